@@ -1,0 +1,165 @@
+"""Crops, flips, blurs and small affine maps of whole batches, each image with its own parameters.
+
+A resized crop, a flip and a Gaussian blur are all linear and separable: X ↦ A X Bᵀ with a small
+matrix per image for the rows and one for the columns. So one product of matrices does all of
+them, on any device, and reproduces exactly what cropping and then resizing would give.
+"""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from wcl.randomness import Floats, Integers
+
+_CROP_ATTEMPTS = 10  # as torchvision's RandomResizedCrop
+CROP_DRAWS = 2 * _CROP_ATTEMPTS + 2
+
+
+def crop_boxes(
+    u: Floats,
+    heights: Integers,
+    widths: Integers,
+    area: tuple[float, float],
+    ratio: tuple[float, float],
+) -> Integers:
+    """Random crops with the distribution of torchvision's RandomResizedCrop.
+
+    Args:
+        u: (N, CROP_DRAWS) uniform numbers.
+        heights, widths: (N,) sizes of the images.
+        area: range of the crop's share of the image's area.
+        ratio: range of width / height, drawn uniformly in its logarithm.
+
+    Returns:
+        (N, 4) boxes: top, left, height, width.
+    """
+    tries = slice(0, _CROP_ATTEMPTS), slice(_CROP_ATTEMPTS, 2 * _CROP_ATTEMPTS)
+    target = (heights * widths)[:, None] * (area[0] + (area[1] - area[0]) * u[:, tries[0]])
+    log_low, log_high = math.log(ratio[0]), math.log(ratio[1])
+    aspect = np.exp(log_low + (log_high - log_low) * u[:, tries[1]])
+    width = np.rint(np.sqrt(target * aspect)).astype(np.int64)
+    height = np.rint(np.sqrt(target / aspect)).astype(np.int64)
+    fits = (0 < width) & (width <= widths[:, None]) & (0 < height) & (height <= heights[:, None])
+
+    first = fits.argmax(axis=1)
+    row = np.arange(len(u))
+    # No attempt fitted: the largest centred crop whose ratio is allowed.
+    whole = widths / heights
+    widest = np.maximum(np.minimum(widths, np.rint(heights * ratio[1])), 1).astype(np.int64)
+    tallest = np.maximum(np.minimum(heights, np.rint(widths / ratio[0])), 1).astype(np.int64)
+    found = fits.any(axis=1)
+    width = np.where(found, width[row, first], np.where(whole > ratio[1], widest, widths))
+    height = np.where(found, height[row, first], np.where(whole < ratio[0], tallest, heights))
+
+    top = np.where(found, u[:, -2] * (heights - height + 1), (heights - height) // 2)
+    left = np.where(found, u[:, -1] * (widths - width + 1), (widths - width) // 2)
+    return np.stack([top.astype(np.int64), left.astype(np.int64), height, width], axis=1)
+
+
+def resized_crop(images: Tensor, boxes: Tensor, size: int, flip: Tensor | None = None) -> Tensor:
+    """Cut a box out of every image and resize it, bilinear with antialiasing; flip some.
+
+    Args:
+        images: (N, C, H, W), floating point.
+        boxes: (N, 4) top, left, height, width.
+        size: height and width of the result.
+        flip: (N,) which images to mirror left to right.
+
+    Returns:
+        (N, C, size, size).
+    """
+    top, left, height, width = boxes.to(images.dtype).unbind(dim=1)
+    rows = _resize_matrix(top, height, images.shape[2], size)
+    columns = _resize_matrix(left, width, images.shape[3], size)
+    if flip is not None:
+        columns = torch.where(flip[:, None, None], columns.flip(1), columns)
+    return _rows_and_columns(images, rows, columns)
+
+
+def gaussian_blur(images: Tensor, sigma: Tensor, kernel: int) -> Tensor:
+    """Gaussian blur with a width per image; borders are mirrored, as torchvision does.
+
+    Args:
+        images: (N, C, H, W), floating point.
+        sigma: (N,) standard deviations in pixels.
+        kernel: odd number of taps.
+
+    Returns:
+        (N, C, H, W).
+    """
+    offsets = torch.arange(kernel, device=images.device, dtype=images.dtype) - (kernel - 1) / 2
+    taps = torch.exp(-0.5 * (offsets / sigma[:, None]) ** 2)
+    taps = taps / taps.sum(dim=1, keepdim=True)
+    return _rows_and_columns(
+        images, _band_matrix(taps, images.shape[2]), _band_matrix(taps, images.shape[3])
+    )
+
+
+def affine(images: Tensor, angle: Tensor, shear: Tensor, zoom: Tensor, shift: Tensor) -> Tensor:
+    """Rotate, shear, zoom and shift about the centre; what comes from outside is zero.
+
+    The same map as torchvision's `affine` with bilinear interpolation.
+
+    Args:
+        images: (N, C, H, W), floating point.
+        angle: (N,) degrees, clockwise.
+        shear: (N,) degrees, along x.
+        zoom: (N,) factors.
+        shift: (N, 2) pixels, right and down.
+
+    Returns:
+        (N, C, H, W).
+    """
+    turn, lean = torch.deg2rad(angle), torch.deg2rad(shear)
+    # Output → input coordinates, the inverse of shift · rotation · shear · zoom.
+    cos, sin, tan = torch.cos(turn), torch.sin(turn), torch.tan(lean)
+    inverse = torch.stack([cos - sin * tan, cos * tan + sin, -sin, cos], dim=1).view(-1, 2, 2)
+    inverse = inverse / zoom[:, None, None]
+    offset = -(inverse @ shift[:, :, None])
+    # affine_grid counts in half image sizes.
+    half = images.new_tensor([images.shape[3] / 2, images.shape[2] / 2])
+    theta = torch.cat([inverse * half / half[:, None], offset / half[:, None]], dim=2)
+    grid = F.affine_grid(theta, list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, mode="bilinear", align_corners=False)
+
+
+def _resize_matrix(start: Tensor, length: Tensor, full: int, size: int) -> Tensor:
+    """(N, size, full) weights that resize pixels [start, start + length) of `full` to `size`.
+
+    A triangle as wide as the reduction, cut off at the crop's border and normalised: PIL's and
+    torchvision's bilinear filter with antialiasing.
+    """
+    device, dtype = start.device, start.dtype
+    scale = (length / size)[:, None]
+    support = scale.clamp(min=1)[:, :, None]
+    centre = start[:, None] + (torch.arange(size, device=device, dtype=dtype) + 0.5) * scale
+    pixel = torch.arange(full, device=device, dtype=dtype)
+    weight = (1 - (pixel + 0.5 - centre[:, :, None]).abs() / support).clamp(min=0)
+    inside = (pixel >= start[:, None]) & (pixel < (start + length)[:, None])
+    weight = weight * inside[:, None]
+    return weight / weight.sum(dim=2, keepdim=True)
+
+
+def _band_matrix(taps: Tensor, full: int) -> Tensor:
+    """(N, full, full) matrices of convolutions with mirrored borders, from (N, kernel) taps."""
+    kernel = taps.shape[1]
+    out = torch.arange(full, device=taps.device)[:, None]
+    source = out + torch.arange(kernel, device=taps.device) - (kernel - 1) // 2
+    source = (full - 1) - ((full - 1) - source.abs()).abs()
+    matrix = taps.new_zeros(len(taps), full, full)
+    return matrix.scatter_add_(
+        2, source.expand(len(taps), -1, -1), taps[:, None].expand(-1, full, -1)
+    )
+
+
+def _rows_and_columns(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """A X Bᵀ for every channel: (N, C, H, W), (N, h, H), (N, w, W) → (N, C, h, w)."""
+    count, channels, height, width = images.shape
+    # Channels inside the rows, so that both products are plain batches without a copy per channel.
+    inner = images.transpose(1, 2).reshape(count, height * channels, width)
+    across = torch.bmm(inner, columns.transpose(1, 2)).view(count, height, -1)
+    both = torch.bmm(rows, across)
+    return both.view(count, rows.shape[1], channels, columns.shape[1]).transpose(1, 2)

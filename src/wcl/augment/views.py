@@ -1,0 +1,146 @@
+"""From images to augmented views: which operations, in which order, with which random numbers.
+
+Two paths share one definition. Small images of one size are cropped here, in the batch; photos
+arrive cropped by the decoding workers, which ask `boxes` where to cut. Everything after the crop
+is the same batched code.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wcl.augment.colour import CONTRAST, colour_jitter, greyscale
+from wcl.augment.geometry import CROP_DRAWS, affine, crop_boxes, gaussian_blur, resized_crop
+from wcl.config import AugmentConfig
+from wcl.randomness import Draws, Integers, between
+
+# Pixels worked on at a time: enough to make the cost of a call small, few enough to bound memory.
+_PIXELS_AT_A_TIME = 128 * 32 * 32
+
+
+class ViewMaker:
+    """Makes views of one size from one set of augmentations."""
+
+    def __init__(self, config: AugmentConfig, size: int, channels: int = 3) -> None:
+        self.config = config
+        self.size = size
+        self.channels = channels
+        self._mean = torch.tensor(config.mean[:channels])
+        self._std = torch.tensor(config.std[:channels])
+
+    def boxes(self, heights: Integers, widths: Integers, draws: Draws) -> Integers:
+        """(N, 4) where to cut each view out of its image: top, left, height, width."""
+        uniform = draws.uniform("crop", CROP_DRAWS)
+        return crop_boxes(uniform, heights, widths, self.config.area, self.config.ratio)
+
+    def from_images(self, images: Tensor, draws: Draws) -> Tensor:
+        """Views of whole images of one size: (N, C, H, W) uint8 → (N, C, size, size) float."""
+        views = self._empty(len(draws), images.device)
+        for rows in _chunks(len(draws), max(images.shape[2] * images.shape[3], self.size**2)):
+            part = draws[rows]
+            sizes = np.tile(np.array(images.shape[2:], dtype=np.int64), (len(part), 1))
+            boxes = torch.from_numpy(self.boxes(sizes[:, 0], sizes[:, 1], part))
+            crops = resized_crop(
+                images[rows].float().div_(255),
+                boxes.to(images.device, non_blocking=True),
+                self.size,
+                self._flips(part, images.device),
+            )
+            self._after_crop(crops, part, views[rows])
+        return views
+
+    def from_crops(self, crops: Tensor, draws: Draws) -> Tensor:
+        """Views of crops that were cut at `boxes`: (N, C, size, size) uint8 → float."""
+        views = self._empty(len(draws), crops.device)
+        for rows in _chunks(len(draws), self.size**2):
+            part = draws[rows]
+            chunk = crops[rows].float().div_(255)
+            if (flips := self._flips(part, crops.device)) is not None:
+                chunk = torch.where(flips[:, None, None, None], chunk.flip(3), chunk)
+            self._after_crop(chunk, part, views[rows])
+        return views
+
+    def _empty(self, count: int, device: torch.device) -> Tensor:
+        return torch.empty(count, self.channels, self.size, self.size, device=device)
+
+    def _flips(self, draws: Draws, device: torch.device) -> Tensor | None:
+        if self.config.flip == 0:
+            return None
+        return _to(device, draws.uniform("flip", 1)[:, 0] < self.config.flip)
+
+    def _after_crop(self, views: Tensor, draws: Draws, out: Tensor) -> None:
+        views = self._jittered(views, draws)
+        views = self._greyed(views, draws)
+        views = self._blurred(views, draws)
+        views = self._moved(views, draws)
+        if self.config.noise > 0:
+            noise = draws.normal("noise", views[0].numel(), views.device)
+            views = (views + self.config.noise * noise.view_as(views)).clamp_(0, 1)
+        torch.sub(views, self._mean.to(views.device)[:, None, None], out=out)
+        out.div_(self._std.to(views.device)[:, None, None])
+
+    def _jittered(self, views: Tensor, draws: Draws) -> Tensor:
+        config = self.config
+        strengths = [config.brightness, config.contrast, config.saturation, config.hue]
+        if self.channels == 1:
+            strengths = strengths[: CONTRAST + 1] + [0.0, 0.0]  # grey has no colour to change
+        if config.jitter == 0 or not any(strengths):
+            return views
+        uniform = draws.uniform("jitter", 9)
+        factors = np.stack(
+            [between(uniform[:, i], max(0.0, 1 - s), 1 + s) for i, s in enumerate(strengths[:3])]
+            + [between(uniform[:, 3], -strengths[3], strengths[3])],
+            axis=1,
+        )
+        factors[uniform[:, 8] >= config.jitter] = [1, 1, 1, 0]
+        order = np.argsort(uniform[:, 4:8], axis=1)
+        return colour_jitter(views, factors, order)
+
+    def _greyed(self, views: Tensor, draws: Draws) -> Tensor:
+        if self.config.grey == 0 or self.channels == 1:
+            return views
+        chosen = _chosen(draws.uniform("grey", 1)[:, 0] < self.config.grey, views.device)
+        if len(chosen):
+            views[chosen] = greyscale(views[chosen]).expand(-1, 3, -1, -1)
+        return views
+
+    def _blurred(self, views: Tensor, draws: Draws) -> Tensor:
+        if self.config.blur == 0:
+            return views
+        uniform = draws.uniform("blur", 2)
+        picked = uniform[:, 0] < self.config.blur
+        chosen = _chosen(picked, views.device)
+        if len(chosen):
+            sigma = between(uniform[picked, 1], *self.config.blur_sigma).astype(np.float32)
+            # A tenth of the image, as SimCLR has it, and odd: 23 taps at 224 pixels.
+            kernel = max(3, int(0.1 * self.size) // 2 * 2 + 1)
+            views[chosen] = gaussian_blur(views[chosen], _to(views.device, sigma), kernel)
+        return views
+
+    def _moved(self, views: Tensor, draws: Draws) -> Tensor:
+        config = self.config
+        if not (config.rotate or config.shear or config.shift or config.zoom != (1.0, 1.0)):
+            return views
+        uniform = draws.uniform("affine", 5)
+        reach = config.shift * self.size
+        parameters = [
+            between(uniform[:, 0], -config.rotate, config.rotate),
+            between(uniform[:, 1], -config.shear, config.shear),
+            between(uniform[:, 2], *config.zoom),
+            between(uniform[:, 3:], -reach, reach),
+        ]
+        return affine(views, *(_to(views.device, p.astype(np.float32)) for p in parameters))
+
+
+def _chunks(count: int, pixels: int) -> list[slice]:
+    step = max(1, _PIXELS_AT_A_TIME // pixels)
+    return [slice(start, start + step) for start in range(0, count, step)]
+
+
+def _chosen(picked: np.ndarray[tuple[int], np.dtype[np.bool_]], device: torch.device) -> Tensor:
+    """Row numbers, found on the host, where they are known without waiting for the device."""
+    return _to(device, np.flatnonzero(picked))
+
+
+def _to(device: torch.device, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Tensor:
+    return torch.from_numpy(array).to(device, non_blocking=True)

@@ -1,0 +1,199 @@
+"""Typed settings: one definition feeds the command line, YAML, Python and the help text.
+
+A recipe is a YAML file with some of these settings; whatever it leaves out has the default here.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass
+class ModelConfig:
+    """The network."""
+
+    backbone: str = "resnet18"
+    """A timm model, or resnet_small / resnet_tiny (basic blocks of 32–256 / 16–128 channels)."""
+    stem: Literal["native", "cifar", "stride2"] = "native"
+    """First layers of a ResNet: its own, 3×3 stride 1 without pooling, or 3×3 stride 2 without."""
+    head_layers: int = 2
+    """Layers of each projection head, 2 or 3."""
+    head_width: int = 2048
+    """Hidden units of each projection head."""
+    head_out: int = 128
+    """Dimensions of the embeddings that the losses see."""
+
+
+@dataclass
+class AugmentConfig:
+    """What the augmentations may do. The defaults are MoCo v2's; 0 switches a thing off."""
+
+    area: tuple[float, float] = (0.2, 1.0)
+    """Range of the crop's share of the image's area; [1, 1] keeps the whole of a square image."""
+    ratio: tuple[float, float] = (0.75, 4 / 3)
+    """Range of the crop's width over height."""
+    flip: float = 0.5
+    """Probability of a left-right flip."""
+    jitter: float = 0.8
+    """Probability that brightness, contrast, saturation and hue change, in random order."""
+    brightness: float = 0.4
+    """Brightness is multiplied by 1 ± this."""
+    contrast: float = 0.4
+    """Contrast is multiplied by 1 ± this."""
+    saturation: float = 0.4
+    """Saturation is multiplied by 1 ± this."""
+    hue: float = 0.1
+    """Hue turns by ± this share of the colour wheel."""
+    grey: float = 0.2
+    """Probability of turning grey."""
+    blur: float = 0.5
+    """Probability of a Gaussian blur."""
+    blur_sigma: tuple[float, float] = (0.1, 2.0)
+    """Range of the blur's width in pixels."""
+    rotate: float = 0.0
+    """Rotation by ± this many degrees."""
+    shear: float = 0.0
+    """Horizontal shear by ± this many degrees."""
+    zoom: tuple[float, float] = (1.0, 1.0)
+    """Range of the factor of size about the centre."""
+    shift: float = 0.0
+    """Shift by ± this share of the image's side."""
+    noise: float = 0.0
+    """Standard deviation of Gaussian noise, on a scale of 0 to 1."""
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    """Mean of each channel, subtracted at the end."""
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+    """Standard deviation of each channel, divided by at the end."""
+
+
+@dataclass
+class LossConfig:
+    """The losses. The weights switch them on and off: the paper's ablations are settings here."""
+
+    tau: float = 0.1
+    """Temperature of every loss."""
+    nce: float = 1.0
+    """Weight of instance discrimination, L_NCE; 0 leaves the first head out."""
+    swap: float = 0.5
+    """β, the weight of the swapped supervised contrastive loss, L_swap (method wcl)."""
+    heads: Literal["two", "shared"] = "two"
+    """Whether L_swap has a projection head of its own, as in the paper, or shares the first."""
+    positives: Literal["mean", "sum"] = "mean"
+    """How an anchor's positives are combined: the authors' code averages, their Eq. 4 sums."""
+    key_gradient: bool = True
+    """Whether L_swap sends gradient through its keys too; the authors' code does not."""
+
+
+@dataclass
+class OptimConfig:
+    """The optimiser and its schedule: linear warm-up, then cosine to zero, step by step."""
+
+    name: Literal["lars", "sgd", "adamw"] = "lars"
+    """Optimiser."""
+    rate: float = 0.25
+    """Base learning rate, before `rule`."""
+    rule: Literal["linear", "sqrt", "constant"] = "linear"
+    """The peak rate is rate·batch/256 (linear), rate·√batch (sqrt) or rate itself (constant)."""
+    momentum: float = 0.9
+    """Momentum of LARS and SGD."""
+    weight_decay: float = 1e-6
+    """Weight decay; never on biases and norms."""
+    warmup: float = 10
+    """Epochs of linear warm-up."""
+
+
+@dataclass
+class LogConfig:
+    """What is measured and written while training."""
+
+    every: int = 10
+    """Steps between two lines of metrics.jsonl."""
+    health: int = 1024
+    """Images whose embeddings are examined at the end of each epoch; 0 skips it."""
+    knn_every: int = 0
+    """Epochs between k-NN evaluations on the test split, where labels exist; 0 for never."""
+    tensorboard: bool = True
+    """Write TensorBoard events."""
+    wandb: bool = False
+    """Send metrics to Weights & Biases, which must be installed."""
+
+
+@dataclass
+class PretrainConfig:
+    """Everything that makes a run."""
+
+    data: str = ""
+    """Images: digits, cifar10, cifar100, a folder, a parquet file or folder, or hf:NAME."""
+    out: str = ""
+    """Folder that the run is written to."""
+    method: Literal["wcl", "simclr"] = "wcl"
+    """Weakly supervised contrastive learning, or plain instance discrimination."""
+    epochs: int = 100
+    """Passes over the data."""
+    batch: int = 256
+    """Images per step."""
+    size: int = 224
+    """Height and width of a view in pixels."""
+    limit: int = 0
+    """Use only this many images, drawn once from the seed; 0 for all."""
+    seed: int = 0
+    """Every random choice is a function of this number."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    early_epochs: int = 0
+    """Epochs of MoCo v2's milder augmentation before `augment` takes over."""
+    loss: LossConfig = field(default_factory=LossConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    save_every: int = 1
+    """Epochs between two checkpoints."""
+    device: str = "auto"
+    """auto, cpu, cuda or mps."""
+    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
+    """Numbers the network computes in; the losses are always computed in full precision."""
+    compile: bool = False
+    """Compile the network with torch.compile."""
+    threads: int = 0
+    """CPU threads of the training process; 0 leaves it to torch."""
+    workers: int = -1
+    """Processes that decode photos; -1 chooses by the cores at hand."""
+
+
+@dataclass
+class EvalConfig:
+    """What every evaluation needs."""
+
+    data: str = ""
+    """Labelled images, as for `wcl pretrain`; a test split is used if they have one, else a fifth
+    of them is held out."""
+    test_data: str = ""
+    """Test images, if they lie elsewhere."""
+    device: str = "auto"
+    """auto, cpu, cuda or mps."""
+    workers: int = -1
+    """Processes that decode photos; -1 chooses by the cores at hand."""
+
+
+@dataclass
+class KnnConfig(EvalConfig):
+    """Weighted k-nearest-neighbour classification."""
+
+    k: int = 200
+    """Neighbours that vote."""
+    tau: float = 0.1
+    """Temperature: a neighbour's vote weighs exp(cosine / tau)."""
+
+
+@dataclass
+class LinearConfig(EvalConfig):
+    """A linear classifier on the frozen encoder."""
+
+    mode: Literal["fast", "paper"] = "fast"
+    """fast: features computed once; paper: fresh random crops and flips in every epoch."""
+    epochs: int = 80
+    """Passes over the training images."""
+    batch: int = 256
+    """Images per step."""
+    rate: float = 0.1
+    """Learning rate at batch 256; it grows with the batch."""
+    seed: int = 0
+    """Of the order of the images, the crops and the classifier's start."""

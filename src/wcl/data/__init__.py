@@ -1,0 +1,90 @@
+"""Where images come from: `open_source` takes what a user writes after `--data`."""
+
+from pathlib import Path
+
+from wcl.data.cifar import cifar
+from wcl.data.embedded import digits
+from wcl.data.folder import FolderSource
+from wcl.data.huggingface import hugging_face
+from wcl.data.memory import in_memory
+from wcl.data.parquet import ParquetSource
+from wcl.data.source import ArraySource, Source, held_out, limited, subset
+from wcl.errors import InputError, nearest
+
+__all__ = [
+    "ArraySource",
+    "Source",
+    "held_out",
+    "in_memory",
+    "limited",
+    "open_source",
+    "open_splits",
+    "subset",
+]
+
+_NAMES = ("digits", "cifar10", "cifar100")
+_TEST_NAMES = ("test", "val", "valid", "validation")
+
+
+def open_source(spec: str) -> Source:
+    """The images to pretrain on: the training split if the data have one, else all of them.
+
+    Args:
+        spec: digits, cifar10, cifar100, a folder, a parquet file or folder, or hf:NAME.
+
+    Raises:
+        InputError: there is no such thing, or nothing in it.
+    """
+    source = _open(spec, "train")
+    if source is None:
+        raise InputError(f"{spec}: has no training split")
+    return source
+
+
+def open_splits(spec: str, test_spec: str = "") -> tuple[Source, Source]:
+    """(train, test) to evaluate on; a fifth is held out if there is no test split.
+
+    Args:
+        spec: as for `open_source`.
+        test_spec: where the test images are, if not in the test split of `spec`.
+    """
+    if test_spec:
+        return open_source(spec), open_source(test_spec)
+    train, test = open_source(spec), _open(spec, "test")
+    return held_out(train) if test is None else (train, test)
+
+
+def _open(spec: str, split: str) -> Source | None:
+    """One split, "train" or "test"; data without splits are all "train"."""
+    if spec == "digits":
+        return digits(split)
+    if spec in ("cifar10", "cifar100"):
+        return cifar(spec, split)
+    if spec.startswith("hf:"):
+        return hugging_face(spec, split)
+    path = Path(spec).expanduser()
+    if path.is_file():
+        if path.suffix != ".parquet":
+            raise InputError(
+                f"{spec}: a single file must be .parquet; give the folder of the images"
+            )
+        return ParquetSource(spec, [path]) if split == "train" else None
+    if not path.is_dir():
+        raise InputError(
+            f"{spec or '--data'}: no such data{nearest(spec, _NAMES)}; give a folder of images, a "
+            f"parquet file or folder, hf:NAME, or one of {', '.join(_NAMES)}"
+        )
+    return _open_folder(spec, path, split)
+
+
+def _open_folder(spec: str, path: Path, split: str) -> Source | None:
+    files = sorted(path.glob("*.parquet")) or sorted(path.glob("data/*.parquet"))
+    if files:
+        test = [file for file in files if file.name.startswith(_TEST_NAMES)]
+        train = [file for file in files if file not in test]
+        chosen = train if split == "train" else test
+        return ParquetSource(spec, chosen) if chosen else None
+    test_folder = next((path / name for name in _TEST_NAMES if (path / name).is_dir()), None)
+    if (path / "train").is_dir() and test_folder is not None:
+        return FolderSource(path / "train" if split == "train" else test_folder)
+    return FolderSource(path) if split == "train" else None

@@ -1,0 +1,132 @@
+"""From the bytes of one image to pixels: opening, cutting views out, cropping at the centre."""
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from wcl.randomness import Integers
+
+_EXIF_ORIENTATION = 0x0112
+
+
+class UnreadableImage(Exception):
+    """An image that cannot be decoded, with the reason in a few words."""
+
+
+def open_image(where: Path | bytes) -> Image.Image:
+    """Open an image without decoding it yet.
+
+    Raises:
+        UnreadableImage: it is missing, or not an image.
+    """
+    try:
+        return Image.open(io.BytesIO(where) if isinstance(where, bytes) else where)
+    except FileNotFoundError as error:
+        raise UnreadableImage("no such file") from error
+    except Image.UnidentifiedImageError as error:
+        raise UnreadableImage("not an image") from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UnreadableImage(str(error) or type(error).__name__) from error
+
+
+def decoded(image: Image.Image, channels: int = 3) -> Image.Image:
+    """The image upright (as its EXIF says) in RGB, or in grey for one channel.
+
+    Raises:
+        UnreadableImage: it is cut short or damaged.
+    """
+    try:
+        if image.getexif().get(_EXIF_ORIENTATION, 1) != 1:
+            image = ImageOps.exif_transpose(image)
+        return image.convert("L" if channels == 1 else "RGB")
+    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        raise UnreadableImage(str(error) or type(error).__name__) from error
+
+
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """(height, width) that `decoded` will have, read from the header alone."""
+    width, height = image.size
+    turned = image.getexif().get(_EXIF_ORIENTATION, 1) in (5, 6, 7, 8)
+    return (width, height) if turned else (height, width)
+
+
+def cut_views(
+    image: Image.Image,
+    boxes_for: Callable[[int, int], Integers],
+    sizes: Sequence[int],
+    channels: int = 3,
+) -> list[Tensor]:
+    """Decode an image once and cut resized crops out of it.
+
+    JPEGs are decoded at a half, a quarter or an eighth of their size where every crop would be
+    reduced by as much anyway: that is most of the cost of a large photo.
+
+    Args:
+        image: as `open_image` gives it.
+        boxes_for: from the height and width of the whole image to one box per view.
+        sizes: height and width of each view.
+        channels: 3 for colour, 1 for grey.
+
+    Returns:
+        One (C, size, size) tensor of bytes per view.
+    """
+    height, width = upright_size(image)
+    boxes = boxes_for(height, width)
+    reduction = min(min(box[2], box[3]) / size for box, size in zip(boxes, sizes, strict=True))
+    if reduction >= 2:
+        # PIL picks the largest of 1/2, 1/4, 1/8 that is not smaller than this in either direction.
+        image.draft(None, (int(image.width / reduction), int(image.height / reduction)))
+    whole = decoded(image, channels)
+    scale_x, scale_y = whole.width / width, whole.height / height
+    return [
+        _pixels(
+            whole.resize(
+                (size, size),
+                Image.Resampling.BILINEAR,
+                (
+                    left * scale_x,
+                    top * scale_y,
+                    min((left + box_width) * scale_x, whole.width),
+                    min((top + box_height) * scale_y, whole.height),
+                ),
+            )
+        )
+        for (top, left, box_height, box_width), size in zip(boxes.tolist(), sizes, strict=True)
+    ]
+
+
+def centre_crop(image: Image.Image, size: int, channels: int = 3) -> Tensor:
+    """What evaluation sees: shorter side to 8/7 of the size, the centre of that; (C, size, size).
+
+    8/7 is the customary 256 for 224. Small images (size under 96) have no border to spare: they
+    are resized to the size itself, and left alone if they have it.
+    """
+    shorter = round(size * 8 / 7) if size >= 96 else size
+    height, width = upright_size(image)
+    if (height, width) == (size, size):
+        return _pixels(decoded(image, channels))
+    if min(height, width) >= 2 * shorter:
+        image.draft(None, (shorter * image.width // min(height, width),) * 2)
+    whole = decoded(image, channels)
+    scale = shorter / min(whole.size)
+    whole = whole.resize(
+        (max(size, round(whole.width * scale)), max(size, round(whole.height * scale))),
+        Image.Resampling.BILINEAR,
+    )
+    left, top = (whole.width - size) // 2, (whole.height - size) // 2
+    return _pixels(whole.crop((left, top, left + size, top + size)))
+
+
+def whole_pixels(image: Image.Image, channels: int = 3) -> Tensor:
+    """All pixels of an image: (C, H, W) bytes."""
+    return _pixels(decoded(image, channels))
+
+
+def _pixels(image: Image.Image) -> Tensor:
+    array = np.array(image)
+    return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy())

@@ -1,0 +1,120 @@
+"""What a data set is to the rest of the project: images by number, labels if there are any."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from wcl.randomness import Integers, seed_of
+
+
+class Source(ABC):
+    """Images in a stable order with random access; labels and class names where they exist."""
+
+    name: str
+    """How the user called it."""
+    channels: int = 3
+    """3 for colour, 1 for grey."""
+    labels: Tensor | None = None
+    """(N,) class numbers, or None."""
+    classes: Sequence[str] = ()
+    """Names of the classes."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def image(self, index: int) -> Image.Image:
+        """The image of that number, perhaps not decoded yet; UnreadableImage if it cannot be."""
+
+    @abstractmethod
+    def where(self, index: int) -> str:
+        """Where the image lies, for people."""
+
+
+class ArraySource(Source):
+    """Small images of one size, all of them in memory as bytes: (N, C, H, W).
+
+    `unreadable` has the numbers of those that could not be read, and why; their pixels are black.
+    """
+
+    def __init__(
+        self, name: str, pixels: Tensor, labels: Tensor | None = None, classes: Sequence[str] = ()
+    ) -> None:
+        self.name = name
+        self.pixels = pixels
+        self.labels = labels
+        self.classes = classes
+        self.channels = pixels.shape[1]
+        self.unreadable: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def image(self, index: int) -> Image.Image:
+        array = self.pixels[index].permute(1, 2, 0).numpy()
+        return Image.fromarray(array[:, :, 0] if self.channels == 1 else array)
+
+    def where(self, index: int) -> str:
+        return f"{self.name}[{index}]"
+
+
+class Subset(Source):
+    """Some images of another source, in the order given."""
+
+    def __init__(self, source: Source, indices: Integers) -> None:
+        self.source = source
+        self.indices = indices
+        self.name = source.name
+        self.channels = source.channels
+        self.classes = source.classes
+        self.labels = None if source.labels is None else source.labels[torch.from_numpy(indices)]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def image(self, index: int) -> Image.Image:
+        return self.source.image(int(self.indices[index]))
+
+    def where(self, index: int) -> str:
+        return self.source.where(int(self.indices[index]))
+
+
+def subset(source: Source, indices: Integers) -> Source:
+    """Those images; what is in memory stays there."""
+    if isinstance(source, ArraySource):
+        rows = torch.from_numpy(indices)
+        labels = None if source.labels is None else source.labels[rows]
+        chosen = ArraySource(source.name, source.pixels[rows], labels, source.classes)
+        chosen.unreadable = {
+            new: source.unreadable[old]
+            for new, old in enumerate(indices.tolist())
+            if old in source.unreadable
+        }
+        return chosen
+    return Subset(source, indices)
+
+
+def limited(source: Source, count: int, seed: int) -> Source:
+    """A random `count` of the images, drawn once from the seed, in their old order; 0 for all."""
+    if count == 0 or count >= len(source):
+        return source
+    generator = np.random.default_rng(seed_of(seed, "limit"))
+    return subset(source, np.sort(generator.permutation(len(source))[:count]).astype(np.int64))
+
+
+def held_out(source: Source, share: float = 0.2, seed: int = 0) -> tuple[Source, Source]:
+    """Split a source that has no test set: (train, test), the same share of every class."""
+    generator = np.random.default_rng(seed_of(seed, "held out"))
+    labels = np.zeros(len(source)) if source.labels is None else source.labels.numpy()
+    test = np.concatenate(
+        [
+            generator.permutation(members)[: max(1, round(share * len(members)))]
+            for members in (np.flatnonzero(labels == label) for label in np.unique(labels))
+        ]
+    )
+    train = np.setdiff1d(np.arange(len(source)), test)
+    return subset(source, train.astype(np.int64)), subset(source, np.sort(test).astype(np.int64))

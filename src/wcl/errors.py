@@ -1,0 +1,24 @@
+"""Errors that a user can cause, and the nearest name to a mistyped one."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Something given is wrong: one line that names it, and what to do. Exit status 2."""
+
+
+class RunError(RuntimeError):
+    """A run could not go on: one line that says why. Exit status 1."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A half-sentence naming what was probably meant, or nothing.
+
+    >>> nearest("cifar-10", ["cifar10", "digits"])
+    ' (did you mean cifar10?)'
+    >>> nearest("zebra", ["cifar10", "digits"])
+    ''
+    """
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {close[0]}?)" if close else ""

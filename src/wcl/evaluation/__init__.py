@@ -1,0 +1,54 @@
+"""How good an encoder is: one file per protocol."""
+
+from pathlib import Path
+
+from wcl.config import EvalConfig, KnnConfig, LinearConfig
+from wcl.data import in_memory, open_splits
+from wcl.encoder import Encoder, load
+from wcl.errors import InputError, nearest
+from wcl.evaluation.knn import knn
+from wcl.evaluation.linear import linear
+from wcl.evaluation.result import Result, show
+from wcl.machine import best_device
+
+__all__ = ["PROTOCOLS", "Result", "evaluate", "show"]
+
+PROTOCOLS = {"knn": (KnnConfig, knn), "linear": (LinearConfig, linear)}
+
+
+def evaluate(
+    run: str | Path | Encoder,
+    protocol: str = "knn",
+    data: str = "",
+    config: EvalConfig | None = None,
+    **options: object,
+) -> Result:
+    """Evaluate an encoder: the same as `wcl eval PROTOCOL RUN --data SRC`.
+
+    Args:
+        run: a run's folder, an encoder's file, or an encoder.
+        protocol: "knn" or "linear".
+        data: labelled images, as for pretraining.
+        config: all options of the protocol at once, instead of `data` and `options`.
+        options: single options of the protocol, such as `k=20` or `mode="paper"`.
+
+    Raises:
+        InputError: no such protocol, no encoder, or data without labels.
+    """
+    if protocol not in PROTOCOLS:
+        raise InputError(f"{protocol}: no such protocol{nearest(protocol, PROTOCOLS)}")
+    kind, carry_out = PROTOCOLS[protocol]
+    config = config or kind(data=data, **options)  # type: ignore[arg-type]
+    if not config.data:
+        raise InputError("--data: say where the labelled images are")
+    encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
+    train, test = (in_memory(source) for source in open_splits(config.data, config.test_data))
+    for source in (train, test):
+        if source.labels is None:
+            raise InputError(
+                f"{source.name}: has no labels, which this evaluation needs; put each class's "
+                "images into a sub-folder of its own"
+            )
+    if list(train.classes) != list(test.classes):
+        raise InputError(f"{config.data}: train and test have different classes")
+    return carry_out(encoder, train, test, config)  # type: ignore[operator]

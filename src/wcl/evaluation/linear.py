@@ -1,0 +1,116 @@
+"""Linear probe: one linear layer on the frozen encoder (the paper's evaluation protocol).
+
+SGD with momentum 0.9, rate 0.1·batch/256, cosine, no weight decay, 80 epochs. The accuracy of the
+LAST epoch is the result. `paper` sends fresh random crops and flips through the encoder in every
+epoch; `fast` trains on the features of the plain images, computed once.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from wcl.augment import ViewMaker
+from wcl.config import AugmentConfig, LinearConfig
+from wcl.data import Source
+from wcl.data.loader import Loader
+from wcl.encoder import Encoder
+from wcl.evaluation.features import features
+from wcl.evaluation.result import Result
+from wcl.optim import rate_at, set_rate
+from wcl.progress import track
+from wcl.randomness import seed_of
+
+Batches = Callable[[int], Iterator[tuple[Tensor, Tensor]]]
+
+
+def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) -> Result:
+    """Train a linear classifier and test it."""
+    began = time.perf_counter()
+    test_features, test_labels = (
+        t.to(encoder.device) for t in features(encoder, test, config.workers)
+    )
+    if config.mode == "fast":
+        train_features, labels = (
+            t.to(encoder.device) for t in features(encoder, train, config.workers)
+        )
+        steps = -(-len(labels) // config.batch)
+        batches = _shuffled(train_features, labels, config)
+        n_train = len(labels)
+    else:
+        batches, steps, n_train = _augmented(encoder, train, config)
+    layer = fit(batches, steps, encoder.features, len(train.classes), config, encoder.device)
+    with torch.no_grad():
+        ranked = layer(test_features).topk(min(5, len(train.classes)), dim=1).indices
+    right = ranked == test_labels[:, None]
+    return Result(
+        "linear",
+        float(right[:, 0].float().mean()),
+        n_train,
+        len(test_labels),
+        time.perf_counter() - began,
+        {
+            "top5": float(right.any(dim=1).float().mean()),
+            "mode": config.mode,
+            "epochs": config.epochs,
+        },
+    )
+
+
+def fit(
+    batches: Batches,
+    steps: int,
+    inputs: int,
+    classes: int,
+    config: LinearConfig,
+    device: torch.device,
+) -> nn.Linear:
+    """Train the layer on `batches(epoch)`, `steps` of them in each epoch."""
+    torch.manual_seed(seed_of(config.seed, "linear"))
+    layer = nn.Linear(inputs, classes).to(device)
+    nn.init.normal_(layer.weight, std=0.01)
+    nn.init.zeros_(layer.bias)
+    peak = config.rate * config.batch / 256
+    optimiser = torch.optim.SGD(layer.parameters(), lr=peak, momentum=0.9)
+    step, total = 0, steps * config.epochs
+    for epoch in track(range(config.epochs), "training the linear layer"):
+        for inputs_now, labels in batches(epoch):
+            set_rate(optimiser, rate_at(step, peak, 0, total))
+            optimiser.zero_grad(set_to_none=True)
+            F.cross_entropy(layer(inputs_now), labels).backward()
+            optimiser.step()
+            step += 1
+    return layer
+
+
+def _shuffled(inputs: Tensor, labels: Tensor, config: LinearConfig) -> Batches:
+    def batches(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        generator = torch.Generator().manual_seed(seed_of(config.seed, "order", epoch))
+        for rows in torch.randperm(len(labels), generator=generator).split(config.batch):
+            rows = rows.to(inputs.device)
+            yield inputs[rows], labels[rows]
+
+    return batches
+
+
+def _augmented(encoder: Encoder, train: Source, config: LinearConfig) -> tuple[Batches, int, int]:
+    described = encoder.description
+    crop_and_flip = AugmentConfig(
+        area=(0.08, 1.0), jitter=0, grey=0, blur=0, mean=described.mean, std=described.std
+    )
+    maker = ViewMaker(crop_and_flip, described.size, described.channels)
+    batch = min(config.batch, len(train))
+    loader = Loader(train, batch, config.seed, encoder.device, config.workers, views=1)
+    assert train.labels is not None
+    labels = train.labels.to(encoder.device)
+
+    def batches(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        encoder.eval()
+        for part in loader.epoch(epoch, maker):
+            with torch.no_grad():
+                inputs = encoder.backbone(part.views).float()
+            yield inputs, labels[torch.from_numpy(part.index).to(labels.device)]
+
+    return batches, loader.steps_per_epoch, len(train)

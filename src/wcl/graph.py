@@ -1,0 +1,105 @@
+"""Weak labels: nearest neighbours → connected components of the 1-NN graph.
+
+Section 3.3 of the paper. Every row of a batch points at its nearest other row; rows that hang
+together through such links, in either direction, are taken to be similar and share a label.
+"""
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Rows of similarities held at a time. 512 rows against 4096 keys are 8 MB: they stay in cache, so
+# the argmax reads what the product just wrote, and no N×N matrix is ever allocated.
+_ROWS_AT_A_TIME = 512
+
+
+def nearest_neighbours(queries: Tensor, keys: Tensor, first: int = 0) -> Tensor:
+    """The most similar key of every query by cosine, the query itself excluded.
+
+    Query i is key `first + i`. Ties go to the lowest index.
+
+    Args:
+        queries: (b, D) rows.
+        keys: (N, D) rows, the queries among them.
+        first: where the queries begin in the keys.
+
+    Returns:
+        (b,) indices into keys.
+    """
+    queries, keys = F.normalize(queries, dim=1), F.normalize(keys, dim=1)
+    neighbours = torch.empty(len(queries), dtype=torch.long, device=queries.device)
+    for start in range(0, len(queries), _ROWS_AT_A_TIME):
+        rows = queries[start : start + _ROWS_AT_A_TIME]
+        similarity = rows @ keys.T
+        similarity.diagonal(first + start).fill_(-math.inf)
+        neighbours[start : start + len(rows)] = similarity.argmax(dim=1)
+    return neighbours
+
+
+def components(successor: Tensor) -> Tensor:
+    """Connected components of the graph with the undirected edges (i, successor[i]).
+
+    Every node has one outgoing edge, so each component holds exactly one cycle, and the smallest
+    node of that cycle names the component. Pointer doubling finds it: after t rounds `reached[i]`
+    is the node 2ᵗ steps from i, and `smallest[i]` the least of the 2ᵗ nodes that start at i. Once
+    2ᵗ ≥ N every `reached[i]` is on its cycle and `smallest` there has seen the whole of it. This
+    holds for cycles of any length, so neither ties nor a floating-point product that is not quite
+    symmetric can give a wrong component; and it takes no round trip to the host.
+
+    Args:
+        successor: (N,) indices.
+
+    Returns:
+        (N,) labels: the index of one member of the component, the same for all its members.
+
+    >>> components(torch.tensor([1, 0, 3, 2, 2]))
+    tensor([0, 0, 2, 2, 2])
+    """
+    reached = successor
+    smallest = torch.arange(len(successor), device=successor.device)
+    for _ in range(max(1, math.ceil(math.log2(len(successor))))):
+        smallest = torch.minimum(smallest, smallest[reached])
+        reached = reached[reached]
+    return smallest[reached]
+
+
+def components_by_scipy(successor: Tensor) -> Tensor:
+    """The same by the paper's own procedure: the adjacency matrix of Eq. 5, handed to SciPy."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    count = len(successor)
+    adjacency = torch.zeros(count, count, dtype=torch.bool)
+    adjacency[torch.arange(count), successor.cpu()] = True
+    _, labels = connected_components(csr_array((adjacency | adjacency.T).numpy()), directed=False)
+    return torch.as_tensor(labels, dtype=torch.long, device=successor.device)
+
+
+@torch.no_grad()
+def weak_labels(embeddings: Tensor, backend: Literal["pointer", "scipy"] = "pointer") -> Tensor:
+    """Weak labels of a batch, Eq. 5–6 and Algorithm 1: equal label, same component.
+
+    Args:
+        embeddings: (N, D) rows, N ≥ 2; they need not be normalised.
+        backend: `pointer` stays on the device; `scipy` is the reference of the paper.
+
+    Returns:
+        (N,) labels. Only their equality has a meaning.
+
+    Raises:
+        ValueError: there are fewer than two rows, or a row has a non-finite number.
+
+    >>> weak_labels(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]))
+    tensor([0, 0, 2, 2])
+    """
+    if embeddings.ndim != 2 or len(embeddings) < 2:
+        raise ValueError(
+            f"weak labels need at least two rows (N, D), not {tuple(embeddings.shape)}"
+        )
+    if not torch.isfinite(embeddings).all():
+        raise ValueError("weak labels of embeddings that are not finite (NaN or infinity)")
+    successor = nearest_neighbours(embeddings, embeddings)
+    return components(successor) if backend == "pointer" else components_by_scipy(successor)

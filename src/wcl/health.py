@@ -1,0 +1,83 @@
+"""Whether a representation is healthy: numbers that need no labels, and a few that use them.
+
+All are pure functions of tensors; none of them makes the host wait for the device.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def rankme(features: Tensor) -> Tensor:
+    """Effective rank (Garrido et al., 2023): exp of the entropy of the singular values' shares.
+
+    Near 1 when everything has collapsed onto a line, near min(N, D) when all directions are used.
+
+    >>> round(float(rankme(torch.eye(8))), 3)
+    8.0
+    """
+    values = torch.linalg.svdvals(features.float())
+    shares = values / values.sum().clamp(min=1e-12)
+    return torch.exp(-(shares * torch.log(shares + 1e-7)).sum())
+
+
+def alignment(z1: Tensor, z2: Tensor) -> Tensor:
+    """Mean squared distance of the two views on the sphere (Wang and Isola, 2020); 0 is best."""
+    return (F.normalize(z1, dim=1) - F.normalize(z2, dim=1)).square().sum(dim=1).mean()
+
+
+def uniformity(z: Tensor) -> Tensor:
+    """Log mean of exp(−2·distance²) over all pairs on the sphere; 0 is collapse, −4 a full spread."""
+    z = F.normalize(z, dim=1)
+    others = ~torch.eye(len(z), dtype=torch.bool, device=z.device)
+    squared = (2 - 2 * (z @ z.T)).clamp(min=0)
+    return (torch.exp(-2 * squared) * others).sum().div(len(z) * (len(z) - 1)).log()
+
+
+def collapsed_share(z: Tensor) -> Tensor:
+    """Share of the dimensions of normalised rows that hardly vary: below 5% of an even spread."""
+    spread = F.normalize(z, dim=1).std(dim=0) * z.shape[1] ** 0.5
+    return (spread < 0.05).float().mean()
+
+
+def weak_label_sizes(labels: Tensor) -> dict[str, Tensor]:
+    """How many components a batch fell into, and the share of the batch in the largest.
+
+    Args:
+        labels: (N,) weak labels, each the index of a member of its component.
+    """
+    sizes = torch.zeros_like(labels).index_add(0, labels, torch.ones_like(labels))
+    return {
+        "components": (sizes > 0).sum().float(),
+        "largest_component": sizes.max() / len(labels),
+    }
+
+
+def weak_label_quality(labels: Tensor, classes: Tensor, class_count: int) -> dict[str, Tensor]:
+    """Weak labels against the true classes.
+
+    Args:
+        labels: (N,) weak labels in [0, N).
+        classes: (N,) true classes in [0, class_count).
+        class_count: how many classes there are.
+
+    Returns:
+        purity: share of rows that are of their component's commonest class;
+        pair_precision: share of the positive pairs that are of one class;
+        pair_recall: share of the pairs of one class that are positive;
+        collision_rate: share of the negative pairs that are of one class.
+    """
+    count = len(labels)
+    table = torch.zeros(count * class_count, device=labels.device)
+    table.index_add_(0, labels * class_count + classes, torch.ones(count, device=labels.device))
+    table = table.view(count, class_count)
+    same_label = (table.sum(dim=1).square()).sum() - count
+    same_class = (table.sum(dim=0).square()).sum() - count
+    both = table.square().sum() - count
+    negatives = count * (count - 1) - same_label
+    return {
+        "purity": table.amax(dim=1).sum() / count,
+        "pair_precision": both / same_label.clamp(min=1),
+        "pair_recall": both / same_class.clamp(min=1),
+        "collision_rate": (same_class - both) / negatives.clamp(min=1),
+    }

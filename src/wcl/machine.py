@@ -1,0 +1,40 @@
+"""Getting the most out of the machine's CPU."""
+
+import ctypes
+import ctypes.util
+import sys
+
+import torch
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEEP = 2**30
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep the blocks that tensors free, instead of returning them to the system.
+
+    A training step frees and allocates hundreds of megabytes. By default large blocks go back to
+    the kernel each time, and every page must be mapped and zeroed anew at its next use. Measured
+    on two cores with a small ResNet at batch 256: 655 → 935 views per second.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    libc = ctypes.CDLL(ctypes.util.find_library("c"))
+    if hasattr(libc, "mallopt"):  # glibc, not musl
+        libc.mallopt(_M_MMAP_THRESHOLD, _KEEP)
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEEP)
+
+
+def use_threads(threads: int) -> None:
+    """Limit torch to this many CPU threads; 0 leaves it as it is."""
+    if threads > 0:
+        torch.set_num_threads(threads)
+
+
+def best_device(name: str) -> str:
+    """The device to use: the one asked for, or with `auto` the best at hand."""
+    if name != "auto":
+        return name
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"

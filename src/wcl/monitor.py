@@ -1,0 +1,319 @@
+"""What is measured while training and where it goes: metrics.jsonl, TensorBoard, the terminal."""
+
+import json
+import math
+import time
+from collections import defaultdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
+
+from wcl import health
+from wcl.checkpoint import RunFolder
+from wcl.config import PretrainConfig
+from wcl.encoder import Embeddings
+from wcl.errors import RunError
+from wcl.methods import Losses
+from wcl.progress import console
+
+
+class Monitor:
+    """Follows a run step by step.
+
+    Losses are read from the device only when a line is written (on a CPU, where reading is free,
+    in every step), so the training step never waits. All that later lines depend on is in
+    `state`, so that a resumed run writes the lines it would have written.
+    """
+
+    def __init__(
+        self, folder: RunFolder, config: PretrainConfig, steps_per_epoch: int, class_count: int
+    ) -> None:
+        self._config = config
+        self._steps_per_epoch = steps_per_epoch
+        self._class_count = class_count
+        self._health_steps = -(-config.log.health // config.batch) if config.log.health else 0
+        self._metrics_file = folder.metrics
+        self._unread: list[tuple[int, Tensor]] = []
+        self._sums: dict[str, float] = defaultdict(float)
+        self._counts: dict[str, int] = defaultdict(int)
+        self._recent: list[tuple[Tensor, ...]] = []
+        self._skipped: dict[int, str] = {}
+        self._console = console()
+        self._writers = _writers(folder.path, config)
+        self._began = self._line_began = time.perf_counter()
+        self._epoch_seconds = self._wait = self._line_wait = 0.0
+        self._images = self._line_images = 0
+        self._bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+        )
+        total = config.epochs * steps_per_epoch
+        self._task = self._bar.add_task("", total=total, epoch="", numbers="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+        for writer in self._writers:
+            writer.close()
+
+    def say(self, words: str) -> None:
+        self._console.print(words, markup=False, soft_wrap=True)
+
+    # -- every step ---------------------------------------------------------------------------
+
+    def waited(self, seconds: float) -> None:
+        """Time that the step spent waiting for data."""
+        self._wait += seconds
+        self._line_wait += seconds
+
+    def skipped(self, images: dict[int, str]) -> None:
+        """Images that could not be read; each is named once."""
+        for index, reason in images.items():
+            if index not in self._skipped:
+                self._skipped[index] = reason
+                self.say(f"skipped an image that cannot be read: {reason}")
+
+    def step(
+        self,
+        step: int,
+        rate: float,
+        losses: Losses,
+        views: tuple[Embeddings, Embeddings],
+        classes: Tensor | None,
+    ) -> None:
+        """Record a step that has been taken; `step` counts from 1.
+
+        Raises:
+            RunError: a loss is not finite.
+        """
+        first, second = views
+        self._images += len(first.h)
+        self._line_images += len(first.h)
+        values = {"loss": losses.total, **losses.parts}
+        self._names = list(values)
+        self._unread.append((step, torch.stack([v.detach().float() for v in values.values()])))
+        in_epoch = (step - 1) % self._steps_per_epoch + 1
+        if in_epoch > self._steps_per_epoch - self._health_steps:
+            self._recent.append(_sample(first, second))
+        line_due = step % self._config.log.every == 0 or in_epoch == self._steps_per_epoch
+        if line_due or losses.total.device.type == "cpu":
+            latest = self._read()
+        if line_due:
+            weak = {k: float(v) for k, v in self._weak_labels(losses, classes).items()}
+            self._add(weak)
+            self._write_step(step, in_epoch, rate, latest | weak)
+
+    def _read(self) -> dict[str, float]:
+        """Fetch the losses since the last time; the newest of them."""
+        for step, tensor in self._unread:
+            values = dict(zip(self._names, tensor.tolist(), strict=True))
+            if not all(math.isfinite(value) for value in values.values()):
+                found = ", ".join(f"{name} {value}" for name, value in values.items())
+                raise RunError(
+                    f"step {step}: the loss is not finite ({found}); the last checkpoint is intact, "
+                    "try a smaller optim.rate"
+                )
+            self._add(values)
+        self._unread.clear()
+        return values
+
+    def _add(self, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            self._sums[name] += value
+            self._counts[name] += 1
+
+    def _weak_labels(self, losses: Losses, classes: Tensor | None) -> dict[str, Tensor]:
+        if not losses.weak_labels:
+            return {}
+        labels = losses.weak_labels[0]
+        found = health.weak_label_sizes(labels)
+        if classes is not None:
+            found |= health.weak_label_quality(labels, classes, self._class_count)
+        return found
+
+    def _write_step(self, step: int, in_epoch: int, rate: float, values: dict[str, float]) -> None:
+        now = time.perf_counter()
+        seconds = now - self._line_began
+        speed = {
+            "images_per_second": self._line_images / seconds,
+            "data_wait": self._line_wait / seconds,
+        }
+        epoch = (step - 1) // self._steps_per_epoch + 1
+        self._write({"kind": "step", "step": step, "epoch": epoch, "rate": rate} | values | speed)
+        self._line_began, self._line_wait, self._line_images = now, 0.0, 0
+        self._bar.update(
+            self._task,
+            completed=step,
+            epoch=f"{epoch}/{self._config.epochs}",
+            numbers=(
+                f"loss {values['loss']:.3f}  rate {rate:.3g}  "
+                f"{speed['images_per_second']:.0f} images/s  waiting {speed['data_wait']:.0%} "
+            ),
+        )
+
+    # -- every epoch --------------------------------------------------------------------------
+
+    def epoch(self, step: int, epoch: int, extra: dict[str, float]) -> None:
+        """Write the line of an epoch that has ended, and start the next one's sums."""
+        values = {name: self._sums[name] / self._counts[name] for name in self._sums}
+        values |= self._health() | extra
+        seconds = self._epoch_seconds + time.perf_counter() - self._began
+        timing = {
+            "seconds": seconds,
+            "images_per_second": self._images / seconds,
+            "data_wait": self._wait / seconds,
+            "skipped": float(len(self._skipped)),
+        }
+        self._write({"kind": "epoch", "step": step, "epoch": epoch} | values | timing)
+        self.say(f"epoch {epoch}/{self._config.epochs}  {_sentence(values | timing)}")
+        self._sums.clear()
+        self._counts.clear()
+        self._recent.clear()
+        self._began = time.perf_counter()
+        self._epoch_seconds = self._wait = 0.0
+        self._images = 0
+
+    def _health(self) -> dict[str, float]:
+        if not self._recent:
+            return {}
+        columns = [torch.cat(parts) for parts in zip(*self._recent, strict=True)]
+        h, z1, z2 = (column[: self._config.log.health] for column in columns)
+        found = {
+            "rankme": health.rankme(h),
+            "alignment": health.alignment(z1, z2),
+            "uniformity": health.uniformity(z1),
+            "collapsed": health.collapsed_share(z1),
+        }
+        return {name: float(value) for name, value in found.items()}
+
+    # -- files --------------------------------------------------------------------------------
+
+    def _write(self, values: dict[str, Any]) -> None:
+        with self._metrics_file.open("a") as file:
+            file.write(json.dumps(values) + "\n")
+        for writer in self._writers:
+            writer.write(values)
+
+    def state(self) -> dict[str, Any]:
+        """What the coming lines depend on."""
+        self._read() if self._unread else None
+        return {
+            "sums": dict(self._sums),
+            "counts": dict(self._counts),
+            "recent": [list(part) for part in self._recent],
+            "skipped": dict(self._skipped),
+            "seconds": self._epoch_seconds + time.perf_counter() - self._began,
+            "wait": self._wait,
+            "images": self._images,
+        }
+
+    def resume(self, state: dict[str, Any], step: int, device: torch.device) -> None:
+        """Go on from a checkpoint: drop the lines of steps that will be taken again."""
+        self._sums.update(state["sums"])
+        self._counts.update(state["counts"])
+        self._recent = [tuple(t.to(device) for t in part) for part in state["recent"]]
+        self._skipped.update(state["skipped"])
+        self._epoch_seconds, self._wait = state["seconds"], state["wait"]
+        self._images = state["images"]
+        self._bar.update(self._task, completed=step)
+        _keep_lines_until(self._metrics_file, step)
+
+
+def _sample(first: Embeddings, second: Embeddings) -> tuple[Tensor, ...]:
+    """Features, and the projections of both views (of the weak-label head where g is left out)."""
+    z1, z2 = (first.z, second.z) if first.z is not None else (first.v, second.v)
+    assert z1 is not None and z2 is not None
+    return first.h.detach(), z1.detach(), z2.detach()
+
+
+def _sentence(values: dict[str, Any]) -> str:
+    """The numbers of an epoch that a person follows."""
+    words = [f"loss {values['loss']:.3f}"]
+    words += [f"{name} {values[name]:.3f}" for name in ("nce", "swap") if name in values]
+    if "rankme" in values:
+        words.append(f"rankme {values['rankme']:.1f}")
+    if "components" in values:
+        words.append(f"components {values['components']:.0f}")
+    words += [
+        f"{word} {values[name]:.1%}"
+        for name, word in (("purity", "pure"), ("knn_top1", "k-NN"), ("data_wait", "waiting"))
+        if name in values
+    ]
+    return "  ".join([*words, f"{values['images_per_second']:.0f} images/s"])
+
+
+def _keep_lines_until(path: Path, step: int) -> None:
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text().splitlines():
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line)
+        except (ValueError, KeyError):
+            continue  # a line that was cut short when the run was
+    unfinished = path.with_name(path.name + ".tmp")
+    unfinished.write_text("".join(line + "\n" for line in kept))
+    unfinished.replace(path)
+
+
+class _TensorBoard:
+    def __init__(self, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+
+    def write(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            if isinstance(value, float):
+                self._writer.add_scalar(  # type: ignore[no-untyped-call]
+                    f"{values['kind']}/{name}", value, values["step"]
+                )
+
+    def close(self) -> None:
+        self._writer.close()  # type: ignore[no-untyped-call]
+
+
+class _WandB:
+    def __init__(self, folder: Path, config: PretrainConfig) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise RunError("log.wandb: wandb is not installed; pip install wandb") from error
+        from dataclasses import asdict
+
+        self._run = wandb.init(dir=str(folder), name=folder.name, config=asdict(config))
+
+    def write(self, values: dict[str, Any]) -> None:
+        named = {f"{values['kind']}/{k}": v for k, v in values.items() if isinstance(v, float)}
+        self._run.log(named, step=values["step"])
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def _writers(folder: Path, config: PretrainConfig) -> list[_TensorBoard | _WandB]:
+    writers: list[_TensorBoard | _WandB] = []
+    if config.log.tensorboard:
+        writers.append(_TensorBoard(folder))
+    if config.log.wandb:
+        writers.append(_WandB(folder, config))
+    return writers

@@ -1,0 +1,67 @@
+"""Optimisers, which parameters they decay, and the learning rate of every step."""
+
+import math
+
+import torch
+from timm.optim.lars import Lars
+from torch import nn
+from torch.optim import Optimizer
+
+from wcl.config import OptimConfig
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Two groups: matrices and kernels with weight decay, biases and norms without.
+
+    Biases and the parameters of every norm layer are the ones with at most one dimension. LARS
+    gives a group without decay no trust ratio either, as the paper's exclusions have it.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    return [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+
+
+def build_optimiser(model: nn.Module, config: OptimConfig, rate: float) -> Optimizer:
+    """LARS (trust coefficient 0.001), SGD or AdamW over `parameter_groups`."""
+    groups = parameter_groups(model, config.weight_decay)
+    if config.name == "lars":
+        lars: Optimizer = Lars(groups, lr=rate, momentum=config.momentum, trust_coeff=0.001)
+        return lars
+    if config.name == "sgd":
+        return torch.optim.SGD(groups, lr=rate, momentum=config.momentum)
+    return torch.optim.AdamW(groups, lr=rate)
+
+
+def peak_rate(config: OptimConfig, batch: int) -> float:
+    """The rate after warm-up.
+
+    >>> peak_rate(OptimConfig(rate=0.25, rule="linear"), batch=512)
+    0.5
+    >>> peak_rate(OptimConfig(rate=0.075, rule="sqrt"), batch=4096)
+    4.8
+    """
+    if config.rule == "linear":
+        return config.rate * batch / 256
+    if config.rule == "sqrt":
+        return round(config.rate * math.sqrt(batch), 12)
+    return config.rate
+
+
+def rate_at(step: int, peak: float, warmup: int, total: int) -> float:
+    """Learning rate of a step: linear up to the peak, then half a cosine down to zero.
+
+    The first step already moves (peak / warmup), and the last one still does.
+
+    >>> [rate_at(step, 1.0, 2, 6) for step in (0, 1, 2, 4)]
+    [0.5, 1.0, 1.0, 0.5]
+    """
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    return peak * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup)))
+
+
+def set_rate(optimiser: Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = rate

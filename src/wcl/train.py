@@ -1,0 +1,217 @@
+"""Pretraining: from settings to a run, in one loop."""
+
+import dataclasses
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import current_thread, main_thread
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from wcl import machine
+from wcl.augment import ViewMaker
+from wcl.checkpoint import RunFolder, load_checkpoint, save_checkpoint
+from wcl.config import AugmentConfig, PretrainConfig
+from wcl.data import Source, in_memory, limited, open_source
+from wcl.data.loader import Loader
+from wcl.encoder import Description, Embeddings, Encoder
+from wcl.errors import InputError
+from wcl.methods import build_method
+from wcl.monitor import Monitor
+from wcl.optim import build_optimiser, peak_rate, rate_at, set_rate
+from wcl.settings import settings
+
+
+def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
+    """Pretrain an encoder and return the run's folder: the same as `wcl pretrain`.
+
+    Args:
+        recipe: a recipe's name; none for the defaults.
+        resume: continue the run in `out` from its last checkpoint.
+        changes: settings by name, those inside a group as a dict or with a double underscore:
+            `data="photos", out="runs/a", epochs=20, optim={"rate": 0.1}, model__backbone="resnet50"`.
+    """
+    config = settings(recipe, changes, resume)
+    run(config, resume)
+    return Path(config.out)
+
+
+def run(config: PretrainConfig, resume: bool = False) -> bool:
+    """Train from settings; whether it came to its end, or was stopped and can be resumed."""
+    check(config)
+    machine.keep_freed_memory()
+    machine.use_threads(config.threads)
+    folder = RunFolder(config.out)
+    saved = load_checkpoint(folder.checkpoint, config) if resume else None
+    if saved is None and folder.holds_a_run():
+        folder.create(config)  # says what to do, before any data are opened
+
+    fabric = Fabric(accelerator=config.device, devices=1, precision=config.precision)
+    source = in_memory(limited(open_source(config.data), config.limit, config.seed))
+    loader = Loader(source, config.batch, config.seed, fabric.device, config.workers)
+    method = build_method(config.method, config.loss)
+    torch.manual_seed(config.seed)
+    encoder = Encoder(describe(config, source, method.heads))
+    if saved is None:
+        folder.create(config)
+
+    total = config.epochs * loader.steps_per_epoch
+    warmup = round(config.optim.warmup * loader.steps_per_epoch)
+    peak = peak_rate(config.optim, config.batch)
+    encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network = torch.compile(encoder) if config.compile else encoder
+    model, optimiser = fabric.setup(network, build_optimiser(encoder, config.optim, peak))
+    milder = AugmentConfig(mean=config.augment.mean, std=config.augment.std)
+    early, late = (
+        ViewMaker(augment, config.size, source.channels) for augment in (milder, config.augment)
+    )
+    classes = None if source.labels is None else source.labels.to(fabric.device)
+    monitor = Monitor(folder, config, loader.steps_per_epoch, len(source.classes))
+
+    step = 0
+    if saved is not None:
+        step = saved["step"]
+        restore(saved, encoder, optimiser, fabric)
+        monitor.resume(saved["monitor"], step, fabric.device)
+
+    def save() -> None:
+        state = {"step": step, "monitor": monitor.state(), **capture(encoder, optimiser, fabric)}
+        save_checkpoint(state, config, folder.checkpoint)
+
+    model.train()
+    with monitor, stop_signals() as stop:
+        for epoch in range(step // loader.steps_per_epoch, config.epochs):
+            maker = early if epoch < config.early_epochs else late
+            waiting_since = time.perf_counter()
+            for batch in loader.epoch(epoch, maker, start=step % loader.steps_per_epoch):
+                monitor.waited(time.perf_counter() - waiting_since)
+                monitor.skipped(batch.skipped)
+                rate = rate_at(step, peak, warmup, total)
+                step += 1
+                if len(batch.index) >= 2:
+                    set_rate(optimiser, rate)
+                    views = batch.views.contiguous(memory_format=torch.channels_last)
+                    embeddings = halves(model(views))
+                    losses = method(*embeddings)
+                    optimiser.zero_grad(set_to_none=True)
+                    fabric.backward(losses.total)
+                    optimiser.step()
+                    known = None if classes is None else classes[torch.from_numpy(batch.index)]
+                    monitor.step(step, rate, losses, embeddings, known)
+                if stop:
+                    save()
+                    monitor.say(f"stopped after step {step} of {total}; continue with --resume")
+                    return False
+                waiting_since = time.perf_counter()
+            finished = epoch + 1
+            monitor.epoch(step, finished, knn_accuracy(encoder, config, finished))
+            if finished % config.save_every == 0 or finished == config.epochs:
+                encoder.description = dataclasses.replace(encoder.description, epoch=finished)
+                encoder.save(folder.encoder)
+                save()
+    return True
+
+
+def check(config: PretrainConfig) -> None:
+    """Raise InputError for settings that no run can have."""
+    if not config.data:
+        raise InputError(
+            "--data: say where the images are: a folder, a parquet file, cifar10, digits …"
+        )
+    if not config.out:
+        raise InputError("--out: name a folder for the run, such as --out runs/first")
+    for name in ("epochs", "batch", "size"):
+        if getattr(config, name) < 1:
+            raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
+    if config.batch < 2:
+        raise InputError("--batch: contrast needs at least 2 images in a batch")
+    if config.model.head_layers not in (2, 3):
+        raise InputError(f"--model.head_layers: must be 2 or 3, not {config.model.head_layers}")
+
+
+def describe(config: PretrainConfig, source: Source, heads: tuple[str, ...]) -> Description:
+    """What the encoder of a run says of itself."""
+    return Description(
+        model=config.model,
+        heads=heads,
+        channels=source.channels,
+        size=config.size,
+        mean=tuple(config.augment.mean[: source.channels]),
+        std=tuple(config.augment.std[: source.channels]),
+        method=config.method,
+        data=config.data,
+    )
+
+
+def halves(both: Embeddings) -> tuple[Embeddings, Embeddings]:
+    """The embeddings of the first view and of the second, which went through together."""
+    first, second = zip(*((None, None) if e is None else e.chunk(2) for e in both), strict=True)
+    return Embeddings(*first), Embeddings(*second)
+
+
+def capture(encoder: Encoder, optimiser: Any, fabric: Fabric) -> dict[str, Any]:
+    """All that the coming steps depend on, besides the settings."""
+    state = {
+        "encoder": encoder.state_dict(),
+        "optimiser": optimiser.state_dict(),
+        "precision": fabric.strategy.precision.state_dict(),
+        "random": torch.get_rng_state(),
+    }
+    if fabric.device.type == "cuda":
+        state["cuda_random"] = torch.cuda.get_rng_state(fabric.device)
+    return state
+
+
+def restore(saved: dict[str, Any], encoder: Encoder, optimiser: Any, fabric: Fabric) -> None:
+    try:
+        encoder.load_state_dict(saved["encoder"])
+        optimiser.load_state_dict(saved["optimiser"])
+    except (RuntimeError, ValueError) as error:
+        raise InputError("the checkpoint is of another architecture than the settings") from error
+    fabric.strategy.precision.load_state_dict(saved["precision"])
+    torch.set_rng_state(saved["random"])
+    if "cuda_random" in saved and fabric.device.type == "cuda":
+        torch.cuda.set_rng_state(saved["cuda_random"], fabric.device)
+
+
+def knn_accuracy(encoder: Encoder, config: PretrainConfig, epoch: int) -> dict[str, float]:
+    """k-NN accuracy on the test split, in the epochs that it was asked for."""
+    if not config.log.knn_every or epoch % config.log.knn_every:
+        return {}
+    from wcl.evaluation import evaluate
+
+    return {"knn_top1": evaluate(encoder, "knn", config.data).top1}
+
+
+class Stop:
+    """False until a signal asked the run to stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __bool__(self) -> bool:
+        return self.asked
+
+
+@contextmanager
+def stop_signals() -> Iterator[Stop]:
+    """Ctrl-C and SIGTERM ask to stop after the step; a second Ctrl-C stops at once."""
+    stop = Stop()
+
+    def ask(number: int, frame: object) -> None:
+        if stop.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    # Only the main thread may install handlers; a run in another one is stopped by its owner.
+    numbers = (signal.SIGINT, signal.SIGTERM) if current_thread() is main_thread() else ()
+    old = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
