@@ -38,7 +38,7 @@ class RunFolder:
         """
         if self.holds_a_run():
             raise InputError(
-                f"{self.path}: already holds a run; continue it with --resume, or choose another --out"
+                f"{self.path}: holds a run; continue it with --resume, or choose another --out"
             )
         try:
             self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def write_config(config: PretrainConfig, path: Path) -> None:
 
 
 def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -> None:
-    """Write a checkpoint whole or not at all: beside the old one, to the disk, then in its place."""
+    """Write a checkpoint whole or not at all: beside the old one, onto the disk, in its place."""
     unfinished = path.with_name(path.name + ".tmp")
     with unfinished.open("wb") as file:
         torch.save({"format": _FORMAT, "config": _plain(asdict(config)), **state}, file)

@@ -2,13 +2,18 @@
 
 import json
 import sys
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Iterable
+from typing import NoReturn, TypeVar
 
 from wcl import __version__
 from wcl.errors import InputError, RunError, nearest
 
+T = TypeVar("T")
 _STOPPED = 130  # as a shell reports Ctrl-C
+
+
+class HelpShown(Exception):
+    """The user asked for help and got it."""
 
 
 def pretrain(words: list[str]) -> int:
@@ -17,76 +22,153 @@ def pretrain(words: list[str]) -> int:
     if wants_help(words):
         settings.pretrain_parser().print_help()
         return 0
-    resume = "--resume" in words
-    config = settings.parse_settings([word for word in words if word != "--resume"], resume)
+    resume, words = take_flag("--resume", words)
+    config = settings.parse_settings(words, resume)
     from wcl import train
-    from wcl.progress import console
 
     if not train.run(config, resume):
         return _STOPPED
-    console().print(
-        f"the run is in {config.out}; next: wcl eval knn {config.out} --data {config.data}",
-        markup=False,
-    )
+    print(f"the run is in {config.out}", file=sys.stderr)
     return 0
 
 
 def evaluate(words: list[str]) -> int:
     from wcl.config import KnnConfig, LinearConfig
-    from wcl.settings import options_parser, parse
 
     protocols: dict[str, type[KnnConfig] | type[LinearConfig]] = {
         "knn": KnnConfig,
         "linear": LinearConfig,
     }
-    if not words or words[0] not in protocols:
-        if not words or wants_help(words):
-            print(f"usage: wcl eval {'|'.join(protocols)} RUN --data SRC [--json]")
-            return 0 if words else 2
-        raise InputError(
-            f"{words[0]}: no such protocol{nearest(words[0], protocols)}; "
-            f"there are {', '.join(protocols)}"
-        )
-    protocol, *words = words
-    options = protocols[protocol]
-    parser = options_parser(
-        options,
-        f"wcl eval {protocol}",
-        f"wcl eval {protocol} RUN --data SRC [--json] [--SETTING VALUE …]",
-        {"run": "Folder of a run, or an encoder's file."},
+    protocol, words = choice("eval", "protocol", protocols, words, "RUN --data SRC [--json]")
+    as_json, words = take_flag("--json", words)
+    run, config = options(
+        protocols[protocol], f"eval {protocol}", words, "RUN --data SRC [--json]", positional="run"
     )
-    parser.add_argument("--json", action="store_true", help="One JSON object on standard output.")
-    if wants_help(words):
-        parser.print_help()
-        return 0
-    as_json, words = "--json" in words, [word for word in words if word != "--json"]
-    run, rest = first_positional(words, parser.usage)
-    config = parse(parser, [run, *rest], options)
     from wcl.evaluation import evaluate as evaluate_run
     from wcl.evaluation import show
 
     result = evaluate_run(run, protocol, config=config)
-    print(json.dumps(result.as_dict())) if as_json else show(result)
+    if as_json:
+        print(json.dumps(result.as_dict()))
+    else:
+        show(result)
     return 0
 
 
-def first_positional(words: list[str], usage: str | None) -> tuple[str, list[str]]:
-    if not words or words[0].startswith("-"):
-        raise InputError(f"something is missing; usage: {usage}")
-    return words[0], words[1:]
+def data(words: list[str]) -> int:
+    from wcl.config import DataConfig
+
+    source, config = options(DataConfig, "data", words, "SRC", positional="source")
+    from wcl.data.describe import describe
+
+    describe(config, source)
+    return 0
+
+
+def views(words: list[str]) -> int:
+    from wcl.config import ViewsConfig
+
+    source, config = options(
+        ViewsConfig, "views", words, "SRC [--recipe NAME] [--out FILE]", positional="source"
+    )
+    from wcl.contact_sheet import views as write_views
+
+    write_views(config, source)
+    return 0
+
+
+def demo(words: list[str]) -> int:
+    from wcl.config import DemoConfig
+
+    _, config = options(DemoConfig, "demo", words)
+    from wcl.demo import demo as run_demo
+
+    return 0 if run_demo(config) else _STOPPED
+
+
+def bench(words: list[str]) -> int:
+    from wcl.config import BenchConfig
+
+    names = ("augment", "labels", "step")
+    name, words = choice("bench", "benchmark", names, words, "[--json]")
+    as_json, words = take_flag("--json", words)
+    _, config = options(BenchConfig, f"bench {name}", words, "[--json]")
+    from wcl.bench import bench as run_bench
+
+    run_bench(name, config, as_json)
+    return 0
+
+
+def recipes(words: list[str]) -> int:
+    from wcl.settings import recipe_file, recipe_names
+
+    if wants_help(words):
+        print("usage: wcl recipes [NAME]\n\nList the recipes, or print one of them.")
+    elif words:
+        print(recipe_file(words[0]).read_text(), end="")
+    else:
+        for name in recipe_names():
+            about = recipe_file(name).read_text().splitlines()[0].removeprefix("# ")
+            print(f"{name:<14} {about}")
+    return 0
+
+
+COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
+    "demo": (demo, "see it work: handwritten digits, a few minutes, no download"),
+    "data": (data, "look at a data set: how many images, sizes, classes, unreadable files"),
+    "views": (views, "write a picture of what the augmentations do to your images"),
+    "pretrain": (pretrain, "pretrain an encoder on images without labels"),
+    "eval": (evaluate, "evaluate an encoder: knn, linear"),
+    "recipes": (recipes, "list the recipes, or print one"),
+    "bench": (bench, "measure speed: augment, labels, step"),
+}
+
+
+def options(
+    kind: type[T], command: str, words: list[str], usage: str = "", positional: str = ""
+) -> tuple[str, T]:
+    """Parse a command's words: its first argument, if it takes one, and its options."""
+    from wcl.settings import options_parser, parse
+
+    usage = " ".join(["wcl", command, *([usage] if usage else []), "[--SETTING VALUE …]"])
+    parser = options_parser(kind, f"wcl {command}", usage)
+    if wants_help(words):
+        parser.print_help()
+        raise HelpShown
+    first = ""
+    if positional:
+        if not words or words[0].startswith("-"):
+            raise InputError(f"the {positional} is missing; usage: {usage}")
+        first, words = words[0], words[1:]
+    return first, parse(parser, words, kind)
+
+
+def choice(
+    command: str, what: str, known: Iterable[str], words: list[str], usage: str
+) -> tuple[str, list[str]]:
+    """The first word, which must be one of the known."""
+    line = f"wcl {command} {'|'.join(known)} {usage}"
+    if words and words[0] in known:
+        return words[0], words[1:]
+    if wants_help(words):
+        print(f"usage: {line}\n\nwcl {command} NAME --help says more.")
+        raise HelpShown
+    if not words:
+        raise InputError(f"the {what} is missing; usage: {line}")
+    raise InputError(
+        f"{words[0]}: no such {what}{nearest(words[0], known)}; there are {', '.join(known)}"
+    )
+
+
+def take_flag(flag: str, words: list[str]) -> tuple[bool, list[str]]:
+    return flag in words, [word for word in words if word != flag]
 
 
 def wants_help(words: list[str]) -> bool:
     return "-h" in words or "--help" in words
 
 
-COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
-    "pretrain": (pretrain, "pretrain an encoder on images without labels"),
-    "eval": (evaluate, "evaluate an encoder: knn, linear"),
-}
-
-
-def usage() -> str:
+def overview() -> str:
     lines = [f"wcl {__version__}: an encoder from images without labels", "", "commands:"]
     lines += [f"  {name:<10} {meaning}" for name, (_, meaning) in COMMANDS.items()]
     return "\n".join([*lines, "", "wcl COMMAND --help says more."])
@@ -95,7 +177,7 @@ def usage() -> str:
 def run_command(words: list[str]) -> int:
     """Carry out one command line and return its exit status."""
     if not words or words[0] in ("-h", "--help", "help"):
-        print(usage())
+        print(overview())
         return 0 if words else 2
     if words[0] in ("--version", "-V"):
         print(__version__)
@@ -106,6 +188,8 @@ def run_command(words: list[str]) -> int:
                 f"{words[0]}: no such command{nearest(words[0], COMMANDS)}; wcl --help lists them"
             )
         return COMMANDS[words[0]][0](words[1:])
+    except HelpShown:
+        return 0
     except (InputError, RunError) as error:
         print(f"wcl: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1

@@ -197,3 +197,49 @@ class LinearConfig(EvalConfig):
     """Learning rate at batch 256; it grows with the batch."""
     seed: int = 0
     """Of the order of the images, the crops and the classifier's start."""
+
+
+@dataclass
+class DataConfig:
+    """Look at a data set: how many images, their sizes and classes, and which cannot be read."""
+
+    most: int = 20
+    """How many unreadable images to name."""
+
+
+@dataclass
+class ViewsConfig:
+    """Write a picture of what a recipe's augmentations do to images."""
+
+    recipe: str = "folder"
+    """Recipe whose augmentations are shown."""
+    out: str = "views.png"
+    """PNG file to write."""
+    images: int = 8
+    """Rows: how many images."""
+    views: int = 8
+    """Columns: how many views of each."""
+    seed: int = 0
+    """Which images, and which views."""
+
+
+@dataclass
+class DemoConfig:
+    """Pretrain SimCLR and WCL on handwritten digits and compare what a few labels then buy."""
+
+    out: str = "runs/demo"
+    """Folder for the two runs; a demo that was stopped goes on there."""
+    epochs: int = 100
+    """Passes over the 1,297 training images."""
+    seed: int = 0
+    """Of everything random."""
+
+
+@dataclass
+class BenchConfig:
+    """Measure speed, as ratios of things timed side by side in one run."""
+
+    rounds: int = 0
+    """How often each thing is timed; 0 for as often as is usual."""
+    threads: int = 0
+    """CPU threads; 0 leaves it to torch."""

@@ -25,7 +25,7 @@ _FORMAT = "wcl-encoder-1"
 
 
 class Embeddings(NamedTuple):
-    """What the network makes of N images: features and their projections; an absent head is None."""
+    """What the network makes of N images; the projection by an absent head is None."""
 
     h: Tensor
     """(N, features) pooled output of the backbone."""
@@ -59,7 +59,7 @@ class Encoder(nn.Module):
         self.description = description
         model = description.model
         self.backbone = build_backbone(model, description.channels, description.size)
-        self.features: int = self.backbone.num_features
+        self.features = int(self.backbone.num_features)  # type: ignore[arg-type]  # an int in all of timm
         self.g = self._head() if "g" in description.heads else None
         self.phi = self._head() if "phi" in description.heads else None
 
@@ -186,8 +186,8 @@ def build_backbone(model: ModelConfig, channels: int, size: int) -> nn.Module:
     if name in SMALL_RESNETS:
         widths = SMALL_RESNETS[name]
         backbone: nn.Module = ResNet(
-            BasicBlock,
-            [1, 1, 1, 1],
+            BasicBlock,  # type: ignore[arg-type]  # timm annotates an instance, and takes the class
+            (1, 1, 1, 1),
             num_classes=0,
             in_chans=channels,
             channels=widths,
@@ -202,8 +202,10 @@ def build_backbone(model: ModelConfig, channels: int, size: int) -> nn.Module:
                 "timm.list_models() names them all"
             )
         pretrained = timm.get_pretrained_cfg(name)
-        fixed = {"img_size": size} if pretrained and pretrained.fixed_input_size else {}
-        backbone = timm.create_model(name, num_classes=0, in_chans=channels, **fixed)
+        options: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
+        if pretrained and pretrained.fixed_input_size:
+            options["img_size"] = size
+        backbone = timm.create_model(name, **options)
     if model.stem != "native":
         if not isinstance(backbone, ResNet):
             raise InputError(f"model.stem: {model.stem} is for ResNets; {name} has its own stem")
@@ -213,10 +215,12 @@ def build_backbone(model: ModelConfig, channels: int, size: int) -> nn.Module:
 
 def _shrink_stem(backbone: ResNet, stride: int) -> None:
     """3×3 with that stride in the place of 7×7 with stride 2, and no max-pool: for small images."""
-    backbone.maxpool = nn.Identity()
-    if isinstance(backbone.conv1, nn.Sequential):  # a deep stem begins with a 3×3 already
-        backbone.conv1[0].stride = (stride, stride)
-        return
+    backbone.maxpool = nn.Sequential()
     old = backbone.conv1
+    if isinstance(old, nn.Sequential):  # a deep stem begins with a 3×3 already
+        first = old[0]
+        assert isinstance(first, nn.Conv2d)
+        first.stride = (stride, stride)
+        return
     backbone.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, stride, 1, bias=False)
     nn.init.kaiming_normal_(backbone.conv1.weight, mode="fan_out", nonlinearity="relu")

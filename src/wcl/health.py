@@ -3,6 +3,8 @@
 All are pure functions of tensors; none of them makes the host wait for the device.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -27,16 +29,17 @@ def alignment(z1: Tensor, z2: Tensor) -> Tensor:
 
 
 def uniformity(z: Tensor) -> Tensor:
-    """Log mean of exp(−2·distance²) over all pairs on the sphere; 0 is collapse, −4 a full spread."""
+    """Log mean of exp(−2·distance²) over all pairs on the sphere; 0 is collapse, −4 full spread."""
     z = F.normalize(z, dim=1)
     others = ~torch.eye(len(z), dtype=torch.bool, device=z.device)
     squared = (2 - 2 * (z @ z.T)).clamp(min=0)
-    return (torch.exp(-2 * squared) * others).sum().div(len(z) * (len(z) - 1)).log()
+    mean = (torch.exp(-2 * squared) * others).sum() / (len(z) * (len(z) - 1))
+    return torch.log(mean)
 
 
 def collapsed_share(z: Tensor) -> Tensor:
     """Share of the dimensions of normalised rows that hardly vary: below 5% of an even spread."""
-    spread = F.normalize(z, dim=1).std(dim=0) * z.shape[1] ** 0.5
+    spread = F.normalize(z, dim=1).std(dim=0) * math.sqrt(z.shape[1])
     return (spread < 0.05).float().mean()
 
 

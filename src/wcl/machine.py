@@ -6,6 +6,8 @@ import sys
 
 import torch
 
+from wcl.errors import InputError
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEEP = 2**30
 
@@ -33,8 +35,9 @@ def use_threads(threads: int) -> None:
 
 def best_device(name: str) -> str:
     """The device to use: the one asked for, or with `auto` the best at hand."""
-    if name != "auto":
-        return name
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        return next((device for device, present in there.items() if present), "cpu")
+    if name != "cpu" and not there.get(name, False):
+        raise InputError(f"--device: {name} is not at hand; use auto or cpu")
+    return name

@@ -128,8 +128,8 @@ class Monitor:
             if not all(math.isfinite(value) for value in values.values()):
                 found = ", ".join(f"{name} {value}" for name, value in values.items())
                 raise RunError(
-                    f"step {step}: the loss is not finite ({found}); the last checkpoint is intact, "
-                    "try a smaller optim.rate"
+                    f"step {step}: the loss is not finite ({found}); the last checkpoint is "
+                    "intact; try a smaller optim.rate"
                 )
             self._add(values)
         self._unread.clear()
@@ -214,7 +214,8 @@ class Monitor:
 
     def state(self) -> dict[str, Any]:
         """What the coming lines depend on."""
-        self._read() if self._unread else None
+        if self._unread:
+            self._read()
         return {
             "sums": dict(self._sums),
             "counts": dict(self._counts),
@@ -279,17 +280,15 @@ class _TensorBoard:
     def __init__(self, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(folder))
 
     def write(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
             if isinstance(value, float):
-                self._writer.add_scalar(  # type: ignore[no-untyped-call]
-                    f"{values['kind']}/{name}", value, values["step"]
-                )
+                self._writer.add_scalar(f"{values['kind']}/{name}", value, values["step"])
 
     def close(self) -> None:
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()
 
 
 class _WandB:

@@ -83,7 +83,7 @@ class Draws:
         """(N, count) numbers in [0, 1)."""
         counters = np.arange(1, count + 1, dtype=np.int64) * _GOLDEN
         bits = _shifted(_mix(self.keys(purpose)[:, None] + counters), 11)
-        return bits * _UNIT
+        return bits.astype(np.float64) * _UNIT
 
     def normal(self, purpose: str, count: int, device: torch.device) -> torch.Tensor:
         """(N, count) standard normal numbers, float32, drawn on the device (Box–Muller)."""

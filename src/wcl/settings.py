@@ -68,7 +68,7 @@ def parse_settings(words: list[str], resume: bool = False) -> PretrainConfig:
 def pretrain_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="wcl pretrain",
-        usage="wcl pretrain [RECIPE] --data SRC --out RUN [--resume] [--config FILE] [--SETTING VALUE …]",
+        usage="wcl pretrain [RECIPE] --data SRC --out RUN [--resume] [--SETTING VALUE …]",
         description=(
             "Pretrain an encoder on images without labels. RECIPE is a set of settings that go "
             f"together: {', '.join(recipe_names())}. Any of them can be changed by name."
@@ -81,9 +81,7 @@ def pretrain_parser() -> ArgumentParser:
     return parser
 
 
-def options_parser(
-    options: type, prog: str, usage: str, positionals: dict[str, str]
-) -> ArgumentParser:
+def options_parser(options: type, prog: str, usage: str) -> ArgumentParser:
     """A parser for a command whose options are a dataclass."""
     parser = ArgumentParser(
         prog=prog,
@@ -92,8 +90,6 @@ def options_parser(
         exit_on_error=False,
         allow_abbrev=False,
     )
-    for name, meaning in positionals.items():
-        parser.add_argument(name, help=meaning)
     parser.add_class_arguments(options, as_group=False)
     return parser
 

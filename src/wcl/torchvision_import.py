@@ -39,6 +39,7 @@ class _MendingLoader(importlib.abc.Loader):
             _declare_operators()
             for name in [name for name in sys.modules if name.startswith("torchvision.")]:
                 del sys.modules[name]
+                vars(module).pop(name.removeprefix("torchvision."), None)  # or it would be reused
             self._loader.exec_module(module)
 
 

@@ -33,7 +33,7 @@ def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
         recipe: a recipe's name; none for the defaults.
         resume: continue the run in `out` from its last checkpoint.
         changes: settings by name, those inside a group as a dict or with a double underscore:
-            `data="photos", out="runs/a", epochs=20, optim={"rate": 0.1}, model__backbone="resnet50"`.
+            `data="photos", out="runs/a", optim={"rate": 0.1}, model__backbone="resnet50"`.
     """
     config = settings(recipe, changes, resume)
     run(config, resume)
@@ -50,7 +50,10 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
     if saved is None and folder.holds_a_run():
         folder.create(config)  # says what to do, before any data are opened
 
-    fabric = Fabric(accelerator=config.device, devices=1, precision=config.precision)
+    device = machine.best_device(config.device)
+    if device == "cpu" and config.precision == "16-mixed":
+        raise InputError("--precision: 16-mixed needs a GPU; use bf16-mixed or 32-true on a CPU")
+    fabric = Fabric(accelerator=device, devices=1, precision=config.precision)
     source = in_memory(limited(open_source(config.data), config.limit, config.seed))
     loader = Loader(source, config.batch, config.seed, fabric.device, config.workers)
     method = build_method(config.method, config.loss)
@@ -63,7 +66,7 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
     warmup = round(config.optim.warmup * loader.steps_per_epoch)
     peak = peak_rate(config.optim, config.batch)
     encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    network = torch.compile(encoder) if config.compile else encoder
+    network: Any = torch.compile(encoder) if config.compile else encoder
     model, optimiser = fabric.setup(network, build_optimiser(encoder, config.optim, peak))
     milder = AugmentConfig(mean=config.augment.mean, std=config.augment.std)
     early, late = (
@@ -100,19 +103,23 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
                     optimiser.zero_grad(set_to_none=True)
                     fabric.backward(losses.total)
                     optimiser.step()
-                    known = None if classes is None else classes[torch.from_numpy(batch.index)]
+                    known = None if classes is None else classes[batch.rows]
                     monitor.step(step, rate, losses, embeddings, known)
-                if stop:
-                    save()
-                    monitor.say(f"stopped after step {step} of {total}; continue with --resume")
-                    return False
+                # In the last step of an epoch, its end comes first.
+                if step % loader.steps_per_epoch and stop:
+                    break
                 waiting_since = time.perf_counter()
-            finished = epoch + 1
-            monitor.epoch(step, finished, knn_accuracy(encoder, config, finished))
-            if finished % config.save_every == 0 or finished == config.epochs:
-                encoder.description = dataclasses.replace(encoder.description, epoch=finished)
-                encoder.save(folder.encoder)
+            else:
+                finished = epoch + 1
+                monitor.epoch(step, finished, knn_accuracy(encoder, config, finished))
+                if finished % config.save_every == 0 or finished == config.epochs:
+                    encoder.description = dataclasses.replace(encoder.description, epoch=finished)
+                    encoder.save(folder.encoder)
+                    save()
+            if stop and step < total:
                 save()
+                monitor.say(f"stopped after step {step} of {total}; continue with --resume")
+                return False
     return True
 
 

@@ -42,7 +42,7 @@ def crop_boxes(
     aspect = np.exp(log_low + (log_high - log_low) * u[:, tries[1]])
     width = np.rint(np.sqrt(target * aspect)).astype(np.int64)
     height = np.rint(np.sqrt(target / aspect)).astype(np.int64)
-    fits = (0 < width) & (width <= widths[:, None]) & (0 < height) & (height <= heights[:, None])
+    fits = (width > 0) & (width <= widths[:, None]) & (height > 0) & (height <= heights[:, None])
 
     first = fits.argmax(axis=1)
     row = np.arange(len(u))

@@ -83,7 +83,7 @@ class ViewMaker:
         config = self.config
         strengths = [config.brightness, config.contrast, config.saturation, config.hue]
         if self.channels == 1:
-            strengths = strengths[: CONTRAST + 1] + [0.0, 0.0]  # grey has no colour to change
+            strengths = [*strengths[: CONTRAST + 1], 0.0, 0.0]  # grey has no colour to change
         if config.jitter == 0 or not any(strengths):
             return views
         uniform = draws.uniform("jitter", 9)

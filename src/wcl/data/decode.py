@@ -1,17 +1,27 @@
 """From the bytes of one image to pixels: opening, cutting views out, cropping at the centre."""
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from wcl.randomness import Integers
 
 _EXIF_ORIENTATION = 0x0112
+# What PIL's readers raise for damaged files; the AVIF reader has RuntimeError.
+_DAMAGED = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    RuntimeError,
+    Image.DecompressionBombError,
+)
 
 
 class UnreadableImage(Exception):
@@ -28,9 +38,9 @@ def open_image(where: Path | bytes) -> Image.Image:
         return Image.open(io.BytesIO(where) if isinstance(where, bytes) else where)
     except FileNotFoundError as error:
         raise UnreadableImage("no such file") from error
-    except Image.UnidentifiedImageError as error:
+    except UnidentifiedImageError as error:
         raise UnreadableImage("not an image") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except _DAMAGED as error:
         raise UnreadableImage(str(error) or type(error).__name__) from error
 
 
@@ -43,15 +53,24 @@ def decoded(image: Image.Image, channels: int = 3) -> Image.Image:
     try:
         if image.getexif().get(_EXIF_ORIENTATION, 1) != 1:
             image = ImageOps.exif_transpose(image)
+        if image.mode.startswith("I;16"):  # `convert` would cut off at 255 instead of scaling
+            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         return image.convert("L" if channels == 1 else "RGB")
-    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+    except _DAMAGED as error:
         raise UnreadableImage(str(error) or type(error).__name__) from error
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
-    """(height, width) that `decoded` will have, read from the header alone."""
+    """(height, width) that `decoded` will have, read from the header where the format allows.
+
+    Raises:
+        UnreadableImage: it is damaged (a PNG may keep its EXIF behind the pixels).
+    """
     width, height = image.size
-    turned = image.getexif().get(_EXIF_ORIENTATION, 1) in (5, 6, 7, 8)
+    try:
+        turned = image.getexif().get(_EXIF_ORIENTATION, 1) in (5, 6, 7, 8)
+    except _DAMAGED as error:
+        raise UnreadableImage(str(error) or type(error).__name__) from error
     return (width, height) if turned else (height, width)
 
 
@@ -84,20 +103,26 @@ def cut_views(
     whole = decoded(image, channels)
     scale_x, scale_y = whole.width / width, whole.height / height
     return [
-        _pixels(
-            whole.resize(
-                (size, size),
-                Image.Resampling.BILINEAR,
-                (
-                    left * scale_x,
-                    top * scale_y,
-                    min((left + box_width) * scale_x, whole.width),
-                    min((top + box_height) * scale_y, whole.height),
-                ),
-            )
+        _cut(
+            whole,
+            left * scale_x,
+            top * scale_y,
+            min((left + box_width) * scale_x, whole.width),
+            min((top + box_height) * scale_y, whole.height),
+            size,
         )
         for (top, left, box_height, box_width), size in zip(boxes.tolist(), sizes, strict=True)
     ]
+
+
+def _cut(
+    whole: Image.Image, left: float, top: float, right: float, bottom: float, size: int
+) -> Tensor:
+    # Cropped first, since `resize` with a box alone lets the filter reach pixels outside the box.
+    x, y = math.floor(left), math.floor(top)
+    crop = whole.crop((x, y, math.ceil(right), math.ceil(bottom)))
+    box = (left - x, top - y, right - x, bottom - y)
+    return _pixels(crop.resize((size, size), Image.Resampling.BILINEAR, box))
 
 
 def centre_crop(image: Image.Image, size: int, channels: int = 3) -> Tensor:
@@ -110,8 +135,9 @@ def centre_crop(image: Image.Image, size: int, channels: int = 3) -> Tensor:
     height, width = upright_size(image)
     if (height, width) == (size, size):
         return _pixels(decoded(image, channels))
-    if min(height, width) >= 2 * shorter:
-        image.draft(None, (shorter * image.width // min(height, width),) * 2)
+    least = min(height, width)
+    if least >= 2 * shorter:
+        image.draft(None, (shorter * image.width // least, shorter * image.height // least))
     whole = decoded(image, channels)
     scale = shorter / min(whole.size)
     whole = whole.resize(

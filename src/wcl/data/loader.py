@@ -36,6 +36,11 @@ class Batch:
     skipped: dict[int, str] = field(default_factory=dict)
     """Images that belong to this batch but could not be read, and why."""
 
+    @property
+    def rows(self) -> Tensor:
+        """The numbers again, on the device of the views."""
+        return torch.from_numpy(self.index).to(self.views.device, non_blocking=True)
+
 
 @dataclass(frozen=True)
 class _Task:
@@ -145,7 +150,7 @@ class Loader:
         return DataLoader(
             _PhotoCrops(self.source, self.seed, self.views),
             batch_size=None,
-            sampler=self._tasks,  # type: ignore[arg-type]  # any items that __getitem__ takes
+            sampler=self._tasks,
             num_workers=self.workers,
             prefetch_factor=ahead if self.workers else None,
             persistent_workers=self.workers > 0,

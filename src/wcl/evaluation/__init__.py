@@ -1,6 +1,8 @@
 """How good an encoder is: one file per protocol."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from wcl.config import EvalConfig, KnnConfig, LinearConfig
 from wcl.data import in_memory, open_splits
@@ -13,7 +15,10 @@ from wcl.machine import best_device
 
 __all__ = ["PROTOCOLS", "Result", "evaluate", "show"]
 
-PROTOCOLS = {"knn": (KnnConfig, knn), "linear": (LinearConfig, linear)}
+PROTOCOLS: dict[str, tuple[type[EvalConfig], Callable[..., Result]]] = {
+    "knn": (KnnConfig, knn),
+    "linear": (LinearConfig, linear),
+}
 
 
 def evaluate(
@@ -21,7 +26,7 @@ def evaluate(
     protocol: str = "knn",
     data: str = "",
     config: EvalConfig | None = None,
-    **options: object,
+    **options: Any,
 ) -> Result:
     """Evaluate an encoder: the same as `wcl eval PROTOCOL RUN --data SRC`.
 
@@ -38,7 +43,7 @@ def evaluate(
     if protocol not in PROTOCOLS:
         raise InputError(f"{protocol}: no such protocol{nearest(protocol, PROTOCOLS)}")
     kind, carry_out = PROTOCOLS[protocol]
-    config = config or kind(data=data, **options)  # type: ignore[arg-type]
+    config = config or kind(data=data, **options)
     if not config.data:
         raise InputError("--data: say where the labelled images are")
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
@@ -51,4 +56,4 @@ def evaluate(
             )
     if list(train.classes) != list(test.classes):
         raise InputError(f"{config.data}: train and test have different classes")
-    return carry_out(encoder, train, test, config)  # type: ignore[operator]
+    return carry_out(encoder, train, test, config)

@@ -111,6 +111,6 @@ def _augmented(encoder: Encoder, train: Source, config: LinearConfig) -> tuple[B
         for part in loader.epoch(epoch, maker):
             with torch.no_grad():
                 inputs = encoder.backbone(part.views).float()
-            yield inputs, labels[torch.from_numpy(part.index).to(labels.device)]
+            yield inputs, labels[part.rows]
 
     return batches, loader.steps_per_epoch, len(train)

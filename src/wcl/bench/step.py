@@ -1,0 +1,115 @@
+"""What a training step costs: WCL against SimCLR, and the loader against a constant batch."""
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from wcl.augment import ViewMaker
+from wcl.bench.timing import medians
+from wcl.config import AugmentConfig, LossConfig, ModelConfig, OptimConfig
+from wcl.data import ArraySource, Source, open_source
+from wcl.data.loader import Loader
+from wcl.encoder import Description, Encoder
+from wcl.methods import build_method
+from wcl.optim import build_optimiser
+from wcl.train import halves
+
+_CPU = torch.device("cpu")
+
+
+def step(rounds: int) -> dict[str, float]:
+    """The three ratios; a few minutes on two cores."""
+    return {
+        "wcl_over_simclr": _wcl_over_simclr(rounds),
+        "loader_efficiency_small": _efficiency_small(rounds),
+        "loader_efficiency_photos": _efficiency_photos(rounds),
+    }
+
+
+def trainer(method_name: str, model: ModelConfig, size: int) -> Callable[[Tensor], None]:
+    """A training step as `wcl pretrain` takes it, on given views."""
+    method = build_method(method_name, LossConfig())
+    mean, std = AugmentConfig().mean, AugmentConfig().std
+    encoder = Encoder(Description(model, method.heads, 3, size, mean, std))
+    encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimiser = build_optimiser(encoder, OptimConfig(), 0.01)
+
+    def take(views: Tensor) -> None:
+        embeddings = encoder(views.contiguous(memory_format=torch.channels_last))
+        losses = method(*halves(embeddings))
+        optimiser.zero_grad(set_to_none=True)
+        losses.total.backward()
+        optimiser.step()
+
+    return take
+
+
+def _wcl_over_simclr(rounds: int) -> float:
+    """ResNet-18 with the CIFAR stem, batch 256."""
+    model = ModelConfig(backbone="resnet18", stem="cifar")
+    views = torch.randn(512, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    steps = {name: trainer(name, model, 32) for name in ("simclr", "wcl")}
+    seconds = medians({name: partial(take, views) for name, take in steps.items()}, rounds)
+    return seconds["wcl"] / seconds["simclr"]
+
+
+def _efficiency_small(rounds: int) -> float:
+    """CIFAR-sized images, the small ResNet, batch 256."""
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (2048, 3, 32, 32), dtype=np.uint8)
+    source = ArraySource("random", torch.from_numpy(pixels))
+    model = ModelConfig(backbone="resnet_small", stem="stride2", head_width=512)
+    return _efficiency(source, model, 32, 256, AugmentConfig(blur=0), rounds)
+
+
+def _efficiency_photos(rounds: int) -> float:
+    """A folder of JPEGs, ResNet-18 at 224 pixels, MoCo v2's augmentation."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_photos(Path(folder), 96)
+        source = open_source(folder)
+        return _efficiency(source, ModelConfig(), 224, 16, AugmentConfig(), rounds)
+
+
+def _efficiency(
+    source: Source, model: ModelConfig, size: int, batch: int, augment: AugmentConfig, rounds: int
+) -> float:
+    """Time of an epoch's steps on a constant batch over that of the same steps from the loader.
+
+    Whole epochs are timed, so all that the loader does falls into its own time.
+    """
+    loader = Loader(source, batch, 0, _CPU)
+    maker = ViewMaker(augment, size)
+    take = trainer("wcl", model, size)
+    constant = next(iter(loader.epoch(0, maker))).views
+    epoch = iter(range(rounds + 1))
+
+    def from_loader() -> None:
+        for part in loader.epoch(next(epoch), maker):
+            take(part.views)
+
+    def from_constant() -> None:
+        for _ in range(loader.steps_per_epoch):
+            take(constant)
+
+    seconds = medians({"loader": from_loader, "constant": from_constant}, rounds)
+    return seconds["constant"] / seconds["loader"]
+
+
+def write_photos(folder: Path, count: int) -> None:
+    """JPEGs of 500×375 cut at random from the two photographs that come with scikit-learn."""
+    from sklearn.datasets import load_sample_images
+
+    photos = [Image.fromarray(image) for image in load_sample_images().images]
+    generator = np.random.default_rng(0)
+    for number in range(count):
+        photo = photos[number % len(photos)]
+        left = int(generator.integers(0, photo.width - 500))
+        top = int(generator.integers(0, photo.height - 375))
+        crop = photo.crop((left, top, left + 500, top + 375))
+        crop.save(folder / f"{number:04d}.jpg", quality=90)

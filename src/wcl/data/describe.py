@@ -1,0 +1,96 @@
+"""`wcl data SRC`: what is there, before anything is trained on it."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from wcl.config import DataConfig
+from wcl.data import ArraySource, Source, open_source
+from wcl.data.decode import UnreadableImage, decoded, upright_size
+from wcl.data.loader import default_workers
+from wcl.progress import track
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a source holds."""
+
+    count: int
+    sizes: Counter[tuple[int, int]]
+    """(height, width) → images."""
+    classes: dict[str, int]
+    unreadable: dict[str, str]
+    """Where → why."""
+
+
+def examine(source: Source) -> Found:
+    """Open and decode every image, in threads, and count."""
+    sizes: Counter[tuple[int, int]] = Counter()
+    unreadable: dict[str, str] = {}
+    if isinstance(source, ArraySource):
+        sizes[(source.pixels.shape[2], source.pixels.shape[3])] = len(source)
+    else:
+        with ThreadPoolExecutor(default_workers() + 1) as pool:
+            results = pool.map(lambda index: _look(source, index), range(len(source)))
+            for index, result in enumerate(track(results, "looking at images", len(source))):
+                if isinstance(result, str):
+                    unreadable[source.where(index)] = result
+                else:
+                    sizes[result] += 1
+    classes: dict[str, int] = {}
+    if source.labels is not None:
+        counts = torch.bincount(source.labels, minlength=len(source.classes))
+        classes = dict(zip(source.classes, counts.tolist(), strict=True))
+    return Found(len(source), sizes, classes, unreadable)
+
+
+def _look(source: Source, index: int) -> tuple[int, int] | str:
+    try:
+        image = source.image(index)
+        size = upright_size(image)
+        image.draft(None, (1, 1))  # an eighth of a JPEG is enough to see that it is whole
+        decoded(image)
+    except UnreadableImage as error:
+        return str(error)
+    return size
+
+
+def describe(config: DataConfig, spec: str) -> Found:
+    """Print what a source holds."""
+    found = examine(open_source(spec))
+    table = Table(show_header=False)
+    table.add_row("images", f"{found.count:,}")
+    table.add_row("sizes", _sizes(found.sizes))
+    table.add_row("classes", _classes(found.classes))
+    table.add_row("unreadable", str(len(found.unreadable)))
+    Console().print(table)
+    for where, why in list(found.unreadable.items())[: config.most]:
+        print(f"unreadable: {where}: {why}")
+    if (left := len(found.unreadable) - config.most) > 0:
+        print(f"… and {left} more; --most {len(found.unreadable)} names them all")
+    return found
+
+
+def _sizes(sizes: Counter[tuple[int, int]]) -> str:
+    if not sizes:
+        return "none"
+    (height, width), count = sizes.most_common(1)[0]
+    if len(sizes) == 1:
+        return f"all {height}×{width}"
+    heights, widths = zip(*sizes, strict=True)
+    return (
+        f"{min(heights)}–{max(heights)} high, {min(widths)}–{max(widths)} wide; "
+        f"{len(sizes)} different, most often {height}×{width} ({count:,} images)"
+    )
+
+
+def _classes(classes: dict[str, int]) -> str:
+    if not classes:
+        return "none: the images have no labels (and need none for pretraining)"
+    names = ", ".join(list(classes)[:12]) + (", …" if len(classes) > 12 else "")
+    counts = classes.values()
+    return f"{len(classes)} with {min(counts):,}–{max(counts):,} images each: {names}"

@@ -1,0 +1,298 @@
+"""The network: what it is made of, that it survives a file, and that timm can read it."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from wcl.config import ModelConfig
+from wcl.data.decode import centre_crop
+from wcl.encoder import Description, Encoder, build_backbone, load, projection_head
+from wcl.errors import InputError
+
+Stem = Literal["native", "cifar", "stride2"]
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
+
+
+def described(
+    backbone: str = "resnet_tiny",
+    stem: Stem = "cifar",
+    heads: tuple[str, ...] = ("g", "phi"),
+    size: int = 32,
+    layers: int = 2,
+) -> Description:
+    model = ModelConfig(backbone, stem, head_layers=layers, head_width=24, head_out=8)
+    return Description(model, heads, 3, size, MEAN, STD, method="wcl", epoch=7, data="digits")
+
+
+def trained(description: Description) -> Encoder:
+    """An encoder whose norm layers have seen data, in evaluation mode."""
+    torch.manual_seed(0)
+    encoder = Encoder(description)
+    encoder.train()
+    encoder(images(6, description.size))
+    return encoder.eval()
+
+
+def images(count: int, size: int) -> Tensor:
+    return torch.randn(count, 3, size, size, generator=torch.Generator().manual_seed(3))
+
+
+def pixels(count: int, size: int) -> Tensor:
+    generator = torch.Generator().manual_seed(4)
+    return torch.randint(256, (count, 3, size, size), dtype=torch.uint8, generator=generator)
+
+
+def backbone_weights(path: Path) -> dict[str, Tensor]:
+    prefix = "backbone."
+    return {k.removeprefix(prefix): v for k, v in load_file(path).items() if k.startswith(prefix)}
+
+
+@pytest.mark.parametrize("heads", [(), ("g",), ("phi",), ("g", "phi")])
+@pytest.mark.parametrize("layers", [2, 3])
+def test_an_encoder_comes_back_from_its_file_bit_for_bit(
+    tmp_path: Path, heads: tuple[str, ...], layers: int
+) -> None:
+    encoder = trained(described(heads=heads, layers=layers))
+    encoder.save(tmp_path / "encoder.safetensors")
+    x = images(5, 32)
+    before = encoder(x)
+    for place in (tmp_path, tmp_path / "encoder.safetensors", str(tmp_path)):
+        again = load(place)
+        assert again.description == encoder.description
+        assert not again.training
+        for old, new in zip(before, again(x), strict=True):
+            assert (old is None and new is None) or old.equal(new)
+    assert [file.name for file in tmp_path.iterdir()] == ["encoder.safetensors"]
+
+
+def test_channels_last_weights_survive_the_file(tmp_path: Path) -> None:
+    encoder = trained(described()).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    encoder.save(tmp_path / "encoder.safetensors")
+    torch.testing.assert_close(load(tmp_path)(images(2, 32)).h, encoder(images(2, 32)).h)
+
+
+def test_saved_backbone_loads_into_plain_timm(tmp_path: Path) -> None:
+    import timm
+
+    encoder = trained(described("resnet18", "native"))
+    encoder.save(tmp_path / "encoder.safetensors")
+    plain = timm.create_model("resnet18", num_classes=0)
+    plain.load_state_dict(backbone_weights(tmp_path / "encoder.safetensors"), strict=True)
+    x = images(3, 32)
+    assert plain.eval()(x).equal(encoder(x).h)
+
+
+@pytest.mark.parametrize(
+    ("name", "widths"), [("resnet_small", (32, 64, 128, 256)), ("resnet_tiny", (16, 32, 64, 128))]
+)
+def test_saved_small_resnets_load_into_timm_by_hand(
+    tmp_path: Path, name: str, widths: tuple[int, int, int, int]
+) -> None:
+    from timm.models import resnet
+
+    encoder = trained(described(name, "native"))
+    encoder.save(tmp_path / "encoder.safetensors")
+    block: Any = resnet.BasicBlock
+    plain = resnet.ResNet(
+        block,
+        (1, 1, 1, 1),
+        num_classes=0,
+        channels=widths,
+        stem_type="deep",
+        stem_width=widths[0] // 2,
+    )
+    plain.load_state_dict(backbone_weights(tmp_path / "encoder.safetensors"), strict=True)
+    x = images(3, 32)
+    assert encoder.features == widths[-1]
+    assert plain.eval()(x).equal(encoder(x).h)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet_small"])
+@pytest.mark.parametrize(("stem", "side"), [("native", 1), ("stride2", 2), ("cifar", 4)])
+def test_the_stem_sets_the_size_of_the_feature_map(name: str, stem: Stem, side: int) -> None:
+    backbone: Any = build_backbone(ModelConfig(name, stem), 3, 32)
+    assert backbone.eval().forward_features(images(1, 32)).shape[2:] == (side, side)
+
+
+@pytest.mark.parametrize(("stem", "stride"), [("cifar", 1), ("stride2", 2)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_small_stems_begin_with_three_by_three_and_do_not_pool(
+    stem: Stem, stride: int, channels: int
+) -> None:
+    backbone: Any = build_backbone(ModelConfig("resnet18", stem), channels, 32)
+    first = backbone.conv1
+    assert (first.in_channels, first.kernel_size, first.stride) == (channels, (3, 3), (stride,) * 2)
+    assert not [m for m in backbone.modules() if isinstance(m, nn.MaxPool2d)]
+
+
+def test_a_small_stem_on_another_architecture_is_an_error() -> None:
+    with pytest.raises(InputError, match="for ResNets"):
+        build_backbone(ModelConfig("mobilenetv3_small_050", "cifar"), 3, 32)
+
+
+@pytest.mark.parametrize(("layers", "widths"), [(2, [10, 24]), (3, [10, 24, 24])])
+def test_heads_are_linear_norm_relu_and_then_linear(layers: int, widths: list[int]) -> None:
+    head = projection_head(10, 24, 8, layers)
+    hidden = [nn.Linear, nn.BatchNorm1d, nn.ReLU] * (layers - 1)
+    assert [type(part) for part in head] == [*hidden, nn.Linear]
+    linear = [part for part in head if isinstance(part, nn.Linear)]
+    assert [part.in_features for part in linear] == widths
+    assert [part.out_features for part in linear] == [24] * (layers - 1) + [8]
+    assert [part.bias is not None for part in linear] == [False] * (layers - 1) + [True]
+
+
+@pytest.mark.parametrize("heads", [(), ("g",), ("phi",), ("g", "phi")])
+def test_absent_heads_give_none(heads: tuple[str, ...]) -> None:
+    h, z, v = trained(described(heads=heads))(images(2, 32))
+    assert h.shape == (2, 128)
+    assert (z is not None, v is not None) == ("g" in heads, "phi" in heads)
+    assert all(part is None or part.shape == (2, 8) for part in (z, v))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vit_tiny_patch16_224",
+        "convnext_atto",
+        pytest.param(
+            "mobilenetv3_small_050",
+            marks=pytest.mark.xfail(
+                strict=True,
+                raises=RuntimeError,
+                reason="the width of its pooled output is head_hidden_size, not num_features",
+            ),
+        ),
+    ],
+)
+def test_backbones_that_are_not_resnets_work(tmp_path: Path, name: str) -> None:
+    encoder = trained(described(name, "native", size=64))
+    encoder.save(tmp_path / "encoder.safetensors")
+    h, z, _ = encoder(images(2, 64))
+    assert h.shape == (2, encoder.features)
+    assert z is not None
+    assert z.shape == (2, 8)
+    assert load(tmp_path)(images(2, 64)).h.equal(h)
+
+
+def manual(encoder: Encoder, bytes_: Tensor) -> Tensor:
+    mean, std = torch.tensor(MEAN)[:, None, None], torch.tensor(STD)[:, None, None]
+    with torch.no_grad():
+        features: Tensor = encoder.backbone((bytes_.float() / 255 - mean) / std)
+    return features
+
+
+def test_embed_takes_bytes_pil_images_and_files_alike(tmp_path: Path) -> None:
+    encoder = trained(described())
+    raw = pixels(4, 32)
+    pictures = [Image.fromarray(one.permute(1, 2, 0).numpy()) for one in raw]
+    files: list[str | Path] = []
+    for index, picture in enumerate(pictures):
+        picture.save(tmp_path / f"{index}.png")
+        files.append(tmp_path / f"{index}.png" if index % 2 else str(tmp_path / f"{index}.png"))
+    expected = manual(encoder, raw)
+    assert encoder.embed(raw).equal(expected)
+    assert encoder.embed(pictures).equal(expected)
+    assert encoder.embed(files).equal(expected)
+
+
+def test_embed_crops_larger_pictures_at_the_centre(tmp_path: Path) -> None:
+    encoder = trained(described())
+    array = np.random.default_rng(0).integers(256, size=(50, 70, 3), dtype=np.uint8)
+    picture = Image.fromarray(array)
+    picture.save(tmp_path / "large.png")
+    expected = manual(encoder, centre_crop(picture, 32)[None])
+    assert encoder.embed([picture]).equal(expected)
+    assert encoder.embed([tmp_path / "large.png"]).equal(expected)
+
+
+def test_embed_gives_the_same_in_small_batches() -> None:
+    encoder, raw = trained(described()), pixels(7, 32)
+    torch.testing.assert_close(encoder.embed(raw, batch=3), encoder.embed(raw))
+
+
+def test_embed_of_nothing_has_no_rows() -> None:
+    assert trained(described()).embed([]).shape == (0, 128)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_embed_leaves_the_encoder_as_it_was(training: bool) -> None:
+    encoder = trained(described())
+    expected = encoder.embed(pixels(3, 32))
+    encoder.train(training)
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    found = encoder.embed(pixels(3, 32))
+    assert found.equal(expected)
+    assert not found.requires_grad
+    assert {module.training for module in encoder.modules()} == {training}
+    assert all(value.equal(before[name]) for name, value in encoder.state_dict().items())
+
+
+def test_embed_restores_the_mode_after_an_error() -> None:
+    encoder = trained(described()).train()
+    with pytest.raises(RuntimeError):
+        encoder.embed(torch.zeros(1, 5, 32, 32, dtype=torch.uint8))
+    assert encoder.training
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("resnet_smal", "resnet_small"), ("resnet50x", "resnet50")]
+)
+def test_an_unknown_backbone_is_answered_with_the_nearest_name(wrong: str, meant: str) -> None:
+    with pytest.raises(InputError, match=rf"did you mean {meant}"):
+        build_backbone(ModelConfig(wrong), 3, 32)
+
+
+@pytest.mark.parametrize("content", [b"", b"no weights here", bytes(range(256)) * 9])
+def test_a_file_of_another_kind_is_an_input_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "encoder.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match="not a safetensors file"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
+def test_safetensors_of_somebody_else_are_an_input_error(
+    tmp_path: Path, metadata: dict[str, str] | None
+) -> None:
+    save_file({"weight": torch.zeros(2)}, tmp_path / "model.safetensors", metadata)
+    with pytest.raises(InputError, match="not an encoder"):
+        load(tmp_path / "model.safetensors")
+
+
+def test_weights_that_do_not_fit_are_an_input_error(tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    path = tmp_path / "encoder.safetensors"
+    trained(described()).save(path)
+    with safe_open(path, framework="pt") as opened:
+        metadata = opened.metadata()
+    save_file({"weight": torch.zeros(2)}, path, metadata)
+    with pytest.raises(InputError, match="do not fit"):
+        load(path)
+
+
+@pytest.mark.parametrize("name", ["", "missing", "missing.safetensors"])
+def test_a_run_without_an_encoder_is_an_input_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="finished an epoch"):
+        load(tmp_path / name)
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "encoder.safetensors"
+    encoder = trained(described())
+    encoder.save(path)
+    before = path.read_bytes()
+
+    def half_written(_weights: object, target: Path, _metadata: object) -> None:
+        target.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr("wcl.encoder.save_file", half_written)
+    with pytest.raises(OSError, match="disk full"):
+        encoder.save(path)
+    assert path.read_bytes() == before
