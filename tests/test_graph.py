@@ -282,3 +282,29 @@ def test_weak_labels_record_nothing_for_the_gradient() -> None:
         nearest_neighbours(embeddings, embeddings.detach())
         assert recorded  # the hook does see what would be kept
     assert not labels.requires_grad
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("count", [2, 3, 515, 1030])
+def test_equal_rows_tie_wherever_they_stand(count: int, threads: int) -> None:
+    """A product of matrices may round equal rows differently; their neighbours must not differ."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for seed in range(20):
+            row = torch.randn(1, 128, generator=torch.Generator().manual_seed(seed))
+            rows = row.expand(count, -1).contiguous()
+            found = nearest_neighbours(rows, rows)
+            assert found[0] == 1
+            assert (found[1:] == 0).all()
+            assert len(weak_labels(rows).unique()) == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_copies_scattered_over_a_batch_point_at_their_lowest() -> None:
+    originals = torch.randn(150, 64, generator=torch.Generator().manual_seed(0))
+    which = torch.arange(1050) % 150
+    found = nearest_neighbours(originals[which], originals[which])
+    lowest = torch.where(torch.arange(1050) < 150, torch.arange(1050) + 150, which)
+    assert torch.equal(found, lowest)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from images import photo_folder
-from runs import metrics, photo_run, tiny_run
 from safetensors.torch import load_file
 
 import wcl
+from images import photo_folder
+from runs import metrics, photo_run, tiny_run
 from wcl import train
 from wcl.errors import InputError, RunError
 
@@ -293,4 +293,3 @@ def test_learning_lowers_the_loss(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", epochs=12)
     losses = [line["loss"] for line in metrics(run) if line["kind"] == "epoch"]
     assert losses[-1] < losses[0] - 0.5
-

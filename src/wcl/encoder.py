@@ -59,7 +59,9 @@ class Encoder(nn.Module):
         self.description = description
         model = description.model
         self.backbone = build_backbone(model, description.channels, description.size)
-        self.features = int(self.backbone.num_features)  # type: ignore[arg-type]  # an int in all of timm
+        # Models that widen their features behind the pooling say so as head_hidden_size.
+        backbone: Any = self.backbone
+        self.features = int(getattr(backbone, "head_hidden_size", None) or backbone.num_features)
         self.g = self._head() if "g" in description.heads else None
         self.phi = self._head() if "phi" in description.heads else None
 
@@ -91,9 +93,11 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def embed(
-        self, images: Tensor | Sequence[str | Path | Image.Image], batch: int = 256
+        self,
+        images: Tensor | str | Path | Image.Image | Sequence[str | Path | Image.Image],
+        batch: int = 256,
     ) -> Tensor:
-        """Features of images: files, PIL images, or bytes (N, C, size, size).
+        """Features of images: a file or PIL image, several, or bytes (N, C, size, size).
 
         Args:
             images: what to embed. Files and PIL images are resized and cropped at the centre.
@@ -102,6 +106,8 @@ class Encoder(nn.Module):
         Returns:
             (N, features) on the host.
         """
+        if isinstance(images, str | Path | Image.Image):
+            images = [images]
         training = self.training
         self.eval()
         try:
@@ -147,11 +153,11 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
         raise InputError(f"{file}: not a safetensors file ({error})") from error
     if metadata.get("format") != _FORMAT:
         raise InputError(f"{file}: a safetensors file, but not an encoder that wcl wrote")
-    encoder = Encoder(_described(json.loads(metadata["description"])))
     try:
+        encoder = Encoder(_described(json.loads(metadata["description"])))
         encoder.load_state_dict(weights)
-    except RuntimeError as error:
-        raise InputError(f"{file}: its weights do not fit its own description") from error
+    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{file}: damaged, or of another version of wcl") from error
     return encoder.to(device).eval()
 
 

@@ -19,7 +19,8 @@ _ROWS_AT_A_TIME = 512
 def nearest_neighbours(queries: Tensor, keys: Tensor, first: int = 0) -> Tensor:
     """The most similar key of every query by cosine, the query itself excluded.
 
-    Query i is key `first + i`. Ties go to the lowest index.
+    Query i is key `first + i`. Ties go to the lowest index. Equal keys always tie, although a
+    product of matrices may round the same row differently in different places.
 
     Args:
         queries: (b, D) rows.
@@ -36,7 +37,32 @@ def nearest_neighbours(queries: Tensor, keys: Tensor, first: int = 0) -> Tensor:
         similarity = rows @ keys.T
         similarity.diagonal(first + start).fill_(-math.inf)
         neighbours[start : start + len(rows)] = similarity.argmax(dim=1)
-    return neighbours
+    lowest, next_equal = _equal_rows(keys)
+    itself = torch.arange(first, first + len(queries), device=queries.device)
+    neighbours = lowest[neighbours]
+    return torch.where(neighbours == itself, next_equal[itself], neighbours)
+
+
+def _equal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """(N,) the lowest index of a row equal to each, and the next higher index of one (else itself).
+
+    Rows are sorted by a hash of their bits, on the device, and neighbours of equal hash compared.
+    """
+    integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[rows.element_size()]
+    bits = (rows + 0.0).view(integer).long()  # adding zero makes −0 and 0 one
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randint(-(2**63), 2**63 - 1, (rows.shape[1],), generator=generator)
+    order = (bits * weights.to(rows.device)).sum(dim=1).argsort(stable=True)
+    follows = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+    follows[1:] = (bits[order[1:]] == bits[order[:-1]]).all(dim=1)
+
+    position = torch.arange(len(rows), device=rows.device)
+    group_start = torch.where(follows, 0, position).cummax(dim=0).values
+    following = torch.where(follows.roll(-1), position.roll(-1), position)
+    lowest, next_equal = torch.empty_like(order), torch.empty_like(order)
+    lowest[order] = order[group_start]
+    next_equal[order] = order[following]
+    return lowest, next_equal
 
 
 def components(successor: Tensor) -> Tensor:
@@ -99,7 +125,7 @@ def weak_labels(embeddings: Tensor, backend: Literal["pointer", "scipy"] = "poin
         raise ValueError(
             f"weak labels need at least two rows (N, D), not {tuple(embeddings.shape)}"
         )
-    if not torch.isfinite(embeddings).all():
+    if not torch.isfinite(torch.linalg.vector_norm(embeddings, dim=1)).all():
         raise ValueError("weak labels of embeddings that are not finite (NaN or infinity)")
-    successor = nearest_neighbours(embeddings, embeddings)
-    return components(successor) if backend == "pointer" else components_by_scipy(successor)
+    find = {"pointer": components, "scipy": components_by_scipy}[backend]
+    return find(nearest_neighbours(embeddings, embeddings))

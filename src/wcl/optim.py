@@ -27,6 +27,7 @@ def build_optimiser(model: nn.Module, config: OptimConfig, rate: float) -> Optim
     """LARS (trust coefficient 0.001), SGD or AdamW over `parameter_groups`."""
     groups = parameter_groups(model, config.weight_decay)
     if config.name == "lars":
+        groups[0]["always_adapt"] = True  # timm would drop the trust ratio where the decay is 0
         lars: Optimizer = Lars(groups, lr=rate, momentum=config.momentum, trust_coeff=0.001)
         return lars
     if config.name == "sgd":

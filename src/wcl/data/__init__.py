@@ -63,13 +63,13 @@ def _open(spec: str, split: str) -> Source | None:
     if spec.startswith("hf:"):
         return hugging_face(spec, split)
     path = Path(spec).expanduser()
-    if path.is_file():
+    if spec and path.is_file():
         if path.suffix != ".parquet":
             raise InputError(
                 f"{spec}: a single file must be .parquet; give the folder of the images"
             )
         return ParquetSource(spec, [path]) if split == "train" else None
-    if not path.is_dir():
+    if not (spec and path.is_dir()):
         raise InputError(
             f"{spec or '--data'}: no such data{nearest(spec, _NAMES)}; give a folder of images, a "
             f"parquet file or folder, hf:NAME, or one of {', '.join(_NAMES)}"

@@ -3,7 +3,6 @@
 import os
 import sys
 from pathlib import Path
-from urllib.error import URLError
 
 import torch
 
@@ -23,17 +22,17 @@ def cifar(name: str, split: str) -> Source:
 
     kind = {"cifar10": CIFAR10, "cifar100": CIFAR100}[name]
     root = Path(os.environ.get("WCL_DATA", Path.home() / ".cache" / "wcl"))
+    train = split != "test"
     try:
-        if not kind(root, download=False, train=True)._check_integrity():
-            raise RuntimeError
-    except RuntimeError:
+        data = kind(root, train, download=False)
+    except RuntimeError:  # not there, or not what was published
         print(f"downloading {name} to {root}", file=sys.stderr)
-    try:
-        data = kind(root, train=split != "test", download=True)
-    except (URLError, OSError, RuntimeError) as error:
-        raise InputError(
-            f"{name}: could not be downloaded to {root} ({error}); put torchvision's "
-            f"{kind.base_folder} there, or set WCL_DATA to a folder that has it"
-        ) from error
+        try:
+            data = kind(root, train, download=True)
+        except (OSError, RuntimeError) as error:
+            raise InputError(
+                f"{name}: could not be downloaded to {root} ({error}); put torchvision's "
+                f"{kind.base_folder} there, or set WCL_DATA to a folder that has it"
+            ) from error
     pixels = torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous()
     return ArraySource(name, pixels, torch.tensor(data.targets), data.classes)

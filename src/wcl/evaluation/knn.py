@@ -55,7 +55,7 @@ def predict(
     found = []
     for chunk in F.normalize(queries, dim=1).split(_QUERIES_AT_A_TIME):
         similarity, neighbour = (chunk @ bank.T).topk(k, dim=1)
-        votes = torch.zeros(len(chunk), class_count)
+        votes = similarity.new_zeros(len(chunk), class_count)
         votes.scatter_add_(1, labels[neighbour], torch.exp(similarity / tau))
         found.append(votes.argmax(dim=1))
     return torch.cat(found)

@@ -1,0 +1,60 @@
+"""k-NN classification against scikit-learn and a naive vote."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import KNeighborsClassifier
+
+from wcl.evaluation.knn import few_label_accuracy, predict
+
+
+def clusters(count: int, seed: int, spread: float = 0.8) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.randn(4, 16, generator=torch.Generator().manual_seed(99))
+    labels = torch.randint(0, 4, (count,), generator=generator)
+    return centres[labels] + spread * torch.randn(count, 16, generator=generator), labels
+
+
+@pytest.mark.parametrize(("k", "tau"), [(1, 0.1), (7, 0.1), (200, 0.1), (50, 1.0)])
+def test_the_vote_equals_scikit_learns_with_the_same_weights(k: int, tau: float) -> None:
+    bank, labels = clusters(300, 0)
+    queries, _ = clusters(120, 1)
+    reference = KNeighborsClassifier(
+        k, metric="cosine", algorithm="brute", weights=lambda d: np.exp((1 - d) / tau)
+    )
+    reference.fit(bank.double().numpy(), labels.numpy())
+    expected = reference.predict(queries.double().numpy())
+    found = predict(queries.double(), bank.double(), labels, 4, k, tau)
+    assert found.tolist() == expected.tolist()
+
+
+def test_the_vote_equals_a_naive_loop() -> None:
+    bank, labels = clusters(40, 2)
+    queries, _ = clusters(10, 3)
+    for query, found in zip(queries, predict(queries, bank, labels, 4, 9, 0.1), strict=True):
+        similarity = torch.nn.functional.cosine_similarity(query[None], bank)
+        votes = [0.0] * 4
+        for index in similarity.argsort(descending=True)[:9].tolist():
+            votes[int(labels[index])] += float(torch.exp(similarity[index] / 0.1))
+        assert int(found) == int(np.argmax(votes))
+
+
+def test_many_queries_are_answered_like_few() -> None:
+    bank, labels = clusters(50, 4)
+    queries, _ = clusters(2500, 5)
+    whole = predict(queries, bank, labels, 4, 5, 0.1)
+    assert torch.equal(whole[2400:], predict(queries[2400:], bank, labels, 4, 5, 0.1))
+
+
+def test_few_labels_use_that_many_of_each_class_and_repeat_exactly() -> None:
+    train, labels = clusters(400, 6, spread=0.4)
+    test, test_labels = clusters(100, 7, spread=0.4)
+    accuracies = [
+        few_label_accuracy(train, labels, test, test_labels, count) for count in (1, 10, 0)
+    ]
+    assert accuracies == [
+        few_label_accuracy(train, labels, test, test_labels, count) for count in (1, 10, 0)
+    ]
+    everything = predict(test, train, labels, 4, 1, 0.1)
+    assert accuracies[2] == pytest.approx(float((everything == test_labels).float().mean()))
+    assert accuracies[0] <= accuracies[2]

@@ -1,0 +1,158 @@
+"""The command line as a person meets it: help, results, and one clear line for every mistake."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from images import flat_folder, photo_folder
+from runs import tiny_run
+from wcl.cli import COMMANDS, run_command
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("runs") / "digits")
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The complaint about a command line: one line, exit status 2."""
+    assert run_command(words) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.startswith("wcl: ")
+    assert complaint.count("\n") == 1, complaint
+    return complaint
+
+
+def test_help_answers_without_importing_torch() -> None:
+    code = "import sys, wcl.cli; wcl.cli.run_command(['--help']); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert all(command in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [*([name] for name in COMMANDS), ["eval", "knn"], ["eval", "linear"], ["bench", "step"]],
+)
+def test_every_command_has_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command([*words, "--help"]) == 0
+    assert "usage: wcl" in capsys.readouterr().out
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "wcl", "--version"], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert done.stdout.strip() == "0.1.0"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["pretrian"], "did you mean pretrain"),
+        (["eval"], "protocol is missing"),
+        (["eval", "lineer", "x"], "did you mean linear"),
+        (["eval", "knn"], "run is missing"),
+        (["data"], "source is missing"),
+        (["bench", "labelz"], "did you mean labels"),
+        (["recipes", "digit"], "did you mean digits"),
+        (["pretrain", "cifar-10", "--out", "x"], "no such recipe (did you mean cifar10"),
+        (["pretrain", "--out", "x"], "--data"),
+        (["pretrain", "digits"], "--out"),
+        (["pretrain", "digits", "--epoch", "3"], "did you mean epochs"),
+        (["pretrain", "digits", "--optim.ratee", "3"], "did you mean optim.rate"),
+        (["pretrain", "digits", "--epochs", "ten"], "--epochs: ten is not int"),
+        (["pretrain", "digits", "--method", "byol"], "--method: byol is not one of wcl, simclr"),
+        (["pretrain", "digits", "--epochs", "0", "--out", "x"], "--epochs: must be at least 1"),
+        (["pretrain", "digits", "--batch", "1", "--out", "x"], "at least 2 images"),
+        (["pretrain", "digits", "--batch", "5000", "--out", "x"], "fewer than one batch"),
+        (["pretrain", "digits", "--model.backbone", "resnet19", "--out", "x"], "did you mean"),
+        (["pretrain", "digits", "--model.head_layers", "5", "--out", "x"], "must be 2 or 3"),
+        (["pretrain", "digits", "--config", "nowhere.yaml"], "no such file"),
+        (["pretrain", "digits", "--data", "nowhere", "--out", "x"], "no such data"),
+        (["pretrain", "digits", "--device", "cuda:99", "--out", "x"], "--device"),
+        (["pretrain", "digits", "--resume", "--out", "x"], "no checkpoint"),
+        (["eval", "knn", "nowhere", "--data", "digits"], "no encoder.safetensors"),
+        (["views", "digits", "--recipe", "digit"], "did you mean digits"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_it_and_leaves_nothing(
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert says in refused(words, capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_setting_in_a_file_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text("optim: {ratee: 3}\n")
+    complaint = refused(["pretrain", "digits", "--config", str(tmp_path / "mine.yaml")], capsys)
+    assert "did you mean optim.rate" in complaint
+    (tmp_path / "broken.yaml").write_text("optim: {rate: [3\n")
+    refused(["pretrain", "digits", "--config", str(tmp_path / "broken.yaml")], capsys)
+
+
+def test_evaluation_prints_exactly_one_json_object(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["eval", "knn", str(run), "--data", "digits", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"protocol", "top1", "n_train", "n_test", "seconds"} <= found.keys()
+
+
+def test_evaluation_prints_a_table(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["eval", "linear", str(run), "--data", "digits", "--epochs", "1"]
+    assert run_command(words) == 0
+    assert "top1" in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_encoder_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "encoder.safetensors").write_bytes(b"nothing of the kind")
+    assert "not a safetensors file" in refused(
+        ["eval", "knn", str(tmp_path), "--data", "digits"], capsys
+    )
+
+
+def test_labels_asked_of_unlabelled_data_are_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = flat_folder(tmp_path / "flat")
+    assert "has no labels" in refused(["eval", "knn", str(run), "--data", str(data)], capsys)
+
+
+def test_data_says_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = photo_folder(tmp_path / "data")
+    (root / "cat" / "000.jpg").write_text("no")
+    assert run_command(["data", str(root)]) == 0
+    said = capsys.readouterr().out
+    for word in ("24", "cat, dog", "000.jpg: not an image"):
+        assert word in said
+
+
+def test_views_are_written_once_and_never_over_another_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, out = photo_folder(tmp_path / "data"), tmp_path / "sheet.png"
+    assert run_command(["views", str(root), "--out", str(out), "--images", "3"]) == 0
+    assert Image.open(out).size == (9 * 132 + 8, 3 * 132 + 4)
+    capsys.readouterr()
+    assert "exists already" in refused(["views", str(root), "--out", str(out)], capsys)
+
+
+def test_recipes_are_listed_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["recipes"]) == 0
+    assert "cifar10-cpu" in capsys.readouterr().out
+    assert run_command(["recipes", "digits"]) == 0
+    assert "backbone: resnet_tiny" in capsys.readouterr().out
