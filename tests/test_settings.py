@@ -16,6 +16,12 @@ def test_every_recipe_parses_and_says_what_it_is_for(name: str) -> None:
     assert recipe_file(name).read_text().startswith("# ")
 
 
+def test_without_a_recipe_the_data_choose_it() -> None:
+    assert parse_settings(["--data", "digits"]) == parse_settings(["digits"])
+    photos = parse_settings(["--data=photos", "--out", "x"])
+    assert photos == parse_settings(["folder", "--data", "photos", "--out", "x"])
+
+
 def test_later_layers_win(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("epochs: 7\noptim: {rate: 0.5}\n")
     words = ["digits", "--config", str(tmp_path / "mine.yaml"), "--optim.rate", "0.25"]

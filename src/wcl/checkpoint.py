@@ -27,19 +27,19 @@ class RunFolder:
         self.checkpoint = self.path / "checkpoints" / "last.ckpt"
         self.encoder = self.path / "encoder.safetensors"
 
-    def holds_a_run(self) -> bool:
-        return any(file.exists() for file in (self.config, self.metrics, self.checkpoint))
+    def must_be_free(self) -> None:
+        """Raise InputError if the folder holds a run already."""
+        if any(file.exists() for file in (self.config, self.metrics, self.checkpoint)):
+            raise InputError(
+                f"{self.path}: holds a run; continue it with --resume, or choose another --out"
+            )
 
     def create(self, config: PretrainConfig) -> None:
         """Make the folder and write the settings down.
 
         Raises:
-            InputError: the folder holds a run already, or cannot be made.
+            InputError: the folder cannot be made.
         """
-        if self.holds_a_run():
-            raise InputError(
-                f"{self.path}: holds a run; continue it with --resume, or choose another --out"
-            )
         try:
             self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
             write_config(config, self.config)

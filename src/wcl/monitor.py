@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -293,11 +294,7 @@ class _TensorBoard:
 
 class _WandB:
     def __init__(self, folder: Path, config: PretrainConfig) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise RunError("log.wandb: wandb is not installed; pip install wandb") from error
-        from dataclasses import asdict
+        import wandb
 
         self._run = wandb.init(dir=str(folder), name=folder.name, config=asdict(config))
 

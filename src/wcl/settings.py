@@ -54,15 +54,20 @@ def settings(
 
 
 def parse_settings(words: list[str], resume: bool = False) -> PretrainConfig:
-    """Settings from the words of a command line: `[RECIPE] --name value …`."""
+    """Settings from the words of a command line: `[RECIPE] --name value …`.
+
+    Without a recipe or a file, the recipe is the one that is called like the data, or `folder`.
+    """
     layers: list[str] = []
     if resume and (run := _run_config(words)):
         layers += ["--config", str(run)]
     if words and not words[0].startswith("-"):
         layers += ["--config", str(recipe_file(words[0]))]
         words = words[1:]
-    config: PretrainConfig = parse(pretrain_parser(), [*layers, *words], PretrainConfig)
-    return config
+    elif not layers and _value_of("--config", words) is None:
+        data = _value_of("--data", words)
+        layers += ["--config", str(recipe_file(data if data in recipe_names() else "folder"))]
+    return parse(pretrain_parser(), [*layers, *words], PretrainConfig)
 
 
 def pretrain_parser() -> ArgumentParser:
@@ -71,7 +76,8 @@ def pretrain_parser() -> ArgumentParser:
         usage="wcl pretrain [RECIPE] --data SRC --out RUN [--resume] [--SETTING VALUE …]",
         description=(
             "Pretrain an encoder on images without labels. RECIPE is a set of settings that go "
-            f"together: {', '.join(recipe_names())}. Any of them can be changed by name."
+            f"together: {', '.join(recipe_names())}; without one it is the recipe called like the "
+            "data, or folder. Any setting can be changed by name."
         ),
         exit_on_error=False,
         allow_abbrev=False,
@@ -142,11 +148,16 @@ def setting_names(options: type, prefix: str = "") -> list[str]:
 
 def _run_config(words: list[str]) -> Path | None:
     """The settings that the run in `--out` was started with, if it was."""
+    out = _value_of("--out", words)
+    path = Path(out or "").expanduser() / "config.yaml"
+    return path if out and path.is_file() else None
+
+
+def _value_of(option: str, words: list[str]) -> str | None:
     for word, following in zip(words, [*words[1:], ""], strict=True):
         name, _, value = word.partition("=")
-        if name == "--out":
-            path = Path(value or following).expanduser() / "config.yaml"
-            return path if path.is_file() else None
+        if name == option:
+            return value or following
     return None
 
 

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
@@ -47,8 +48,8 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
     machine.use_threads(config.threads)
     folder = RunFolder(config.out)
     saved = load_checkpoint(folder.checkpoint, config) if resume else None
-    if saved is None and folder.holds_a_run():
-        folder.create(config)  # says what to do, before any data are opened
+    if saved is None:
+        folder.must_be_free()
 
     device = machine.best_device(config.device)
     if device == "cpu" and config.precision == "16-mixed":
@@ -136,6 +137,8 @@ def check(config: PretrainConfig) -> None:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
     if config.batch < 2:
         raise InputError("--batch: contrast needs at least 2 images in a batch")
+    if config.log.wandb and find_spec("wandb") is None:
+        raise InputError("--log.wandb: Weights & Biases is not installed; pip install wandb")
     if config.model.head_layers not in (2, 3):
         raise InputError(f"--model.head_layers: must be 2 or 3, not {config.model.head_layers}")
 

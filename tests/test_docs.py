@@ -1,0 +1,118 @@
+"""Every command and every Python block of the documents runs, on data made for it."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images import photo_folder, picture
+from wcl.cli import run_command
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = ["README.md", "docs/guide.md"]
+# What makes a command that takes hours take seconds; its own words are left as they are.
+QUICK = {
+    "pretrain": (
+        "--epochs 1 --batch 8 --size 32 --model.backbone resnet18 --model.head_width 16 "
+        "--log.tensorboard false --workers 0"
+    ),
+    "eval linear": "--epochs 1 --workers 0",
+    "eval knn": "--workers 0",
+    "bench": "--rounds 1",
+}
+
+
+def blocks(document: str, language: str) -> list[str]:
+    text = (ROOT / document).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.S | re.M)
+
+
+def commands(document: str) -> list[list[str]]:
+    lines = [line for block in blocks(document, "bash") for line in block.splitlines()]
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [line for line in words if line]
+
+
+def made_quick(words: list[str]) -> list[str]:
+    for start, extra in QUICK.items():
+        if " ".join(words).startswith(start) and "--resume" not in words:
+            return [*words, *extra.split()]
+    return words
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the photos that the documents speak of."""
+    place = tmp_path_factory.mktemp("reader")
+    photo_folder(place / "photos", each=12)
+    picture(0).save(place / "query.jpg")
+    return place
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_commands_of_a_document_work_in_their_order(
+    document: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(place))
+    here = place / Path(document).stem
+    here.mkdir()
+    monkeypatch.chdir(here)
+    ran = 0
+    for name, *words in commands(document):
+        if name == "make":
+            targets = (ROOT / "Makefile").read_text()
+            assert re.search(rf"^{words[0]}:", targets, re.M), words
+            continue
+        assert name == "wcl", f"a command that this test cannot run: {name}"
+        if words[:2] == ["bench", "step"]:
+            words = [*words, "--help"]  # minutes of ResNets: only that it is spelt rightly
+        words = [str(Path(word).expanduser()) if word.startswith("~") else word for word in words]
+        assert run_command(made_quick(words)) == 0, words
+        ran += 1
+    assert ran >= 3
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_python_of_a_document_works(
+    document: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the photos and a run in the places that the document names."""
+    import wcl
+
+    here = place / f"{Path(document).stem}-python"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    (here / "photos").symlink_to(place / "photos")
+    (here / "query.jpg").symlink_to(place / "query.jpg")
+    pretrain = wcl.pretrain
+    quick = {"batch": 8, "size": 32, "workers": 0, "log__tensorboard": False}
+
+    def quickly(recipe: str, **changes: Any) -> Path:
+        return pretrain(recipe, **{**changes, **quick, "epochs": 1})
+
+    quickly("folder", data="photos", out="runs/a")
+    monkeypatch.setattr(wcl, "pretrain", quickly, raising=False)
+    found = blocks(document, "python")
+    assert found
+    for block in found:
+        exec(compile(block, document, "exec"), {})
+
+
+def test_the_example_of_an_own_loop_learns() -> None:
+    example = ROOT / "examples" / "own_loop.py"
+    done = subprocess.run([sys.executable, example], capture_output=True, text=True, check=True)
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout)]
+    assert len(losses) == 5
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in ROOT.glob("**/*.md"):
+        if ".venv" in document.parts or "runs" in document.parts:
+            continue
+        for target in re.findall(r"\]\(([^)#:]+)[^):]*\)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document}: {target}"
