@@ -3,7 +3,6 @@
 import time
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from wcl.config import KnnConfig
@@ -12,8 +11,7 @@ from wcl.encoder import Encoder
 from wcl.errors import InputError
 from wcl.evaluation.features import features
 from wcl.evaluation.result import Result
-
-_QUERIES_AT_A_TIME = 1024
+from wcl.knn import nearest
 
 
 def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Result:
@@ -51,14 +49,10 @@ def predict(
     Returns:
         (Q,) classes.
     """
-    bank = F.normalize(bank, dim=1)
-    found = []
-    for chunk in F.normalize(queries, dim=1).split(_QUERIES_AT_A_TIME):
-        similarity, neighbour = (chunk @ bank.T).topk(k, dim=1)
-        votes = similarity.new_zeros(len(chunk), class_count)
-        votes.scatter_add_(1, labels[neighbour], torch.exp(similarity / tau))
-        found.append(votes.argmax(dim=1))
-    return torch.cat(found)
+    similarity, neighbour = nearest(queries, bank, k)
+    votes = similarity.new_zeros(len(queries), class_count)
+    votes.scatter_add_(1, labels[neighbour], torch.exp(similarity / tau))
+    return votes.argmax(dim=1)
 
 
 def few_label_accuracy(
