@@ -67,10 +67,9 @@ def supervised_contrastive(
     keys = anchors if key_gradient else anchors.detach()
     log_sum = _log_sum_over_others(anchors, keys, tau)
 
-    class_sum = torch.zeros_like(keys).index_add(0, labels, keys)
-    class_size = torch.zeros_like(labels).index_add(0, labels, torch.ones_like(labels))
-    others = class_size[labels] - 1
-    to_positives = (anchors * (class_sum[labels] - keys)).sum(dim=1) / tau
+    class_sum, class_size = _class_sums(keys, labels)
+    others = class_size - 1
+    to_positives = (anchors * (class_sum - keys)).sum(dim=1) / tau
 
     loss = others * log_sum - to_positives
     if positives == "mean":
@@ -105,6 +104,71 @@ def swap(
     ) + supervised_contrastive(v2, labels1, tau, positives, key_gradient)
 
 
+def crop_nce(crops: Tensor, z1: Tensor, z2: Tensor, tau: float = 0.1) -> Tensor:
+    """Instance discrimination of extra crops, L_cNCE: each finds its own image among all.
+
+    For every crop the mean of two InfoNCE terms, against the rows of each full view; the positive
+    is the row of the crop's own image, the denominator all N rows. The mean over crops and anchors.
+
+    Args:
+        crops: (K, N, D) embeddings of K crops of each image.
+        z1, z2: (N, D) embeddings of the full views.
+        tau: temperature.
+
+    Returns:
+        A scalar.
+    """
+    _check_crops(crops, z1, z2)
+    anchors = F.normalize(crops, dim=2).flatten(0, 1)
+    own = torch.arange(len(z1), device=z1.device).repeat(len(crops))
+    terms = [F.cross_entropy(anchors @ F.normalize(z, dim=1).T / tau, own) for z in (z1, z2)]
+    return (terms[0] + terms[1]) / 2
+
+
+def crop_swap(
+    crops: Tensor,
+    v1: Tensor,
+    v2: Tensor,
+    labels1: Tensor,
+    labels2: Tensor,
+    tau: float = 0.1,
+    positives: Literal["mean", "sum"] = "mean",
+    key_gradient: bool = True,
+) -> Tensor:
+    """The swapped loss of extra crops, L_cswap: each is drawn to all images of its weak label.
+
+    Crop anchors against the rows of view 1 with the labels of view 2, and the other way round. The
+    anchor is not among the keys, so the row of its own image counts as a positive too.
+
+    Args:
+        crops: (K, N, D) embeddings of K crops of each image.
+        v1, v2: (N, D) embeddings of the full views.
+        labels1, labels2: (N,) weak labels found in v1 and in v2.
+        tau, positives, key_gradient: as for `supervised_contrastive`.
+
+    Returns:
+        A scalar: the sum of the two terms, each the mean over crops and anchors.
+    """
+    _check_crops(crops, v1, v2)
+    anchors = F.normalize(crops, dim=2)
+    total = anchors.new_zeros(())
+    for v, labels in ((v1, labels2), (v2, labels1)):
+        _check_labels(v, labels)
+        keys = F.normalize(v if key_gradient else v.detach(), dim=1)
+        class_sum, class_size = _class_sums(keys, labels)
+        log_sum = (anchors @ keys.T / tau).logsumexp(dim=2)
+        loss = class_size * log_sum - (anchors * class_sum).sum(dim=2) / tau
+        total = total + (loss / class_size if positives == "mean" else loss).mean()
+    return total
+
+
+def _class_sums(keys: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """(N, D) and (N,) for each row: the sum of the keys of its class, and their number."""
+    sums = torch.zeros_like(keys).index_add(0, labels, keys)
+    sizes = torch.zeros_like(labels).index_add(0, labels, torch.ones_like(labels))
+    return sums[labels], sizes[labels]
+
+
 def _log_sum_over_others(anchors: Tensor, keys: Tensor, tau: float) -> Tensor:
     """(N,) log Σ_{k≠i} exp(anchor_i · key_k / τ)."""
     itself = torch.eye(len(anchors), dtype=torch.bool, device=anchors.device)
@@ -116,6 +180,15 @@ def _check_pair(a: Tensor, b: Tensor) -> None:
         raise ValueError(
             f"two views of the same N ≥ 2 images are needed, (N, D) each, "
             f"not {tuple(a.shape)} and {tuple(b.shape)}"
+        )
+
+
+def _check_crops(crops: Tensor, a: Tensor, b: Tensor) -> None:
+    _check_pair(a, b)
+    if crops.ndim != 3 or crops.shape[1:] != a.shape:
+        raise ValueError(
+            f"crops of the same images are needed, (K, N, D) with views (N, D), "
+            f"not {tuple(crops.shape)} and {tuple(a.shape)}"
         )
 
 
