@@ -23,7 +23,7 @@ def tiny_run(out: Path, **changes: Any) -> Path:
 def photo_run(data: Path, out: Path, **changes: Any) -> Path:
     """A few steps on photos, decoded by a worker process."""
     settings = {**TINY, "data": str(data), "limit": 0, "batch": 8, "size": 32, "workers": 1}
-    model = {"backbone": "resnet_tiny", "stem": "stride2", "head_width": 32, "head_out": 16}
+    model = {"backbone": "resnet_small", "stem": "stride2", "head_width": 32, "head_out": 16}
     return wcl.pretrain("folder", **{**settings, "out": str(out), "model": model, **changes})
 
 

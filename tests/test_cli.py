@@ -68,16 +68,27 @@ def test_the_module_is_the_command() -> None:
         (["pretrain", "digits", "--epochs", "ten"], "--epochs: ten is not int"),
         (["pretrain", "digits", "--method", "byol"], "--method: byol is not one of wcl, simclr"),
         (["pretrain", "digits", "--epochs", "0", "--out", "x"], "--epochs: must be at least 1"),
-        (["pretrain", "digits", "--batch", "1", "--out", "x"], "at least 2 images"),
+        (["pretrain", "digits", "--batch", "1", "--out", "x"], "--batch: must be at least 2"),
+        (["pretrain", "digits", "--augment.area", "[1, 0.2]", "--out", "x"], "is not a range"),
+        (["pretrain", "digits", "--augment.flip", "1.5", "--out", "x"], "a probability"),
+        (["pretrain", "digits", "--augment.mean", "[]", "--out", "x"], "for each of 1 channels"),
+        (["pretrain", "digits", "--log.every", "0", "--out", "x"], "--log.every: must be"),
+        (["pretrain", "digits", "--precision", "16-mixed", "--out", "x"], "needs a CUDA GPU"),
+        (["pretrain", "digits", "--model.backbone", "resnet18.x", "--out", "x"], "resnet18.x"),
+        (["pretrain", "digits", "--size", "8", "--out", "x"], "--size: conv_tiny cannot take"),
+        (["views", "digits", "--images", "0"], "--images: must be at least 1"),
+        (["views", "digits", "--out", "nowhere/x.png"], "a folder that exists"),
+        (["views", "digits", "--out", "x.gif"], "must be a .png file"),
+        (["pretrain", "--resume"], "--out: name the folder"),
         (["pretrain", "digits", "--batch", "5000", "--out", "x"], "fewer than one batch"),
         (["pretrain", "digits", "--model.backbone", "resnet19", "--out", "x"], "did you mean"),
         (["pretrain", "digits", "--model.head_layers", "5", "--out", "x"], "must be 2 or 3"),
         (["pretrain", "digits", "--config", "nowhere.yaml"], "no such file"),
         (["pretrain", "digits", "--data", "nowhere", "--out", "x"], "no such data"),
         (["pretrain", "digits", "--device", "cuda:99", "--out", "x"], "--device"),
-        (["pretrain", "digits", "--resume", "--out", "x"], "no checkpoint"),
+        (["pretrain", "digits", "--resume", "--out", "x"], "no run to resume"),
         (["eval", "knn", "nowhere", "--data", "digits"], "no encoder.safetensors"),
-        (["views", "digits", "--recipe", "digit"], "did you mean digits"),
+        (["views", "digits", "digit"], "did you mean digits"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it_and_leaves_nothing(
@@ -155,4 +166,4 @@ def test_recipes_are_listed_and_printed(capsys: pytest.CaptureFixture[str]) -> N
     assert run_command(["recipes"]) == 0
     assert "cifar10-cpu" in capsys.readouterr().out
     assert run_command(["recipes", "digits"]) == 0
-    assert "backbone: resnet_tiny" in capsys.readouterr().out
+    assert "backbone: conv_tiny" in capsys.readouterr().out

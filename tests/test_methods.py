@@ -26,7 +26,7 @@ def embeddings(seed: int, count: int = 9) -> Embeddings:
 
 def encoder_with(heads: tuple[str, ...]) -> Encoder:
     torch.manual_seed(0)
-    model = ModelConfig("resnet_tiny", "cifar", head_width=16, head_out=8)
+    model = ModelConfig("resnet_small", "cifar", head_width=16, head_out=8)
     return Encoder(Description(model, heads, 3, 8, (0.5,) * 3, (0.5,) * 3))
 
 
@@ -87,9 +87,10 @@ def test_wcl_is_the_weighted_sum_of_its_two_losses(
     expected_swap = swap(v1, v2, y1, y2, 0.2, config.positives)
     expected_nce = nt_xent(first.z, second.z, 0.2)
     torch.testing.assert_close(losses.total, nce * expected_nce + beta * expected_swap)
-    torch.testing.assert_close(losses.parts["swap"], expected_swap)
-    assert set(losses.parts) == ({"swap", "nce"} if nce else {"swap"})
-    assert all(map(torch.equal, losses.weak_labels, (y1, y2)))
+    assert ("swap" in losses.parts, "nce" in losses.parts) == (beta > 0, nce > 0)
+    if beta:
+        torch.testing.assert_close(losses.parts["swap"], expected_swap)
+        assert all(map(torch.equal, losses.weak_labels, (y1, y2)))
 
 
 def test_wcl_at_its_defaults_is_nce_plus_half_of_swap() -> None:

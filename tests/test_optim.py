@@ -23,7 +23,7 @@ def models() -> dict[str, nn.Module]:
     import timm
 
     encoder = Description(
-        ModelConfig("resnet_tiny", "cifar", head_layers=3, head_width=16, head_out=8),
+        ModelConfig("resnet_small", "cifar", head_layers=3, head_width=16, head_out=8),
         ("g", "phi"),
         3,
         32,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from wcl.randomness import _GOLDEN, Draws, Floats, Integers, _mix, between, seed_of
+from wcl.randomness import _GOLDEN, Draws, Floats, Integers, between, mix, seed_of
 
 _CPU = torch.device("cpu")
 _MANY = 20_000
@@ -31,7 +31,7 @@ def _correlation(a: Floats, b: Floats) -> float:
 def test_mixing_gives_the_published_splitmix64_sequence() -> None:
     """The reference outputs for the seed 1234567, as many implementations quote them."""
     states = 1234567 + np.arange(1, 6, dtype=np.int64) * _GOLDEN
-    assert _mix(states).astype(np.uint64).tolist() == [
+    assert mix(states).astype(np.uint64).tolist() == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,
@@ -43,7 +43,7 @@ def test_mixing_gives_the_published_splitmix64_sequence() -> None:
 @given(st.lists(_INT64, min_size=1, max_size=20))
 def test_numpy_and_torch_mix_alike(words: list[int]) -> None:
     array = np.array(words, dtype=np.int64)
-    assert _mix(torch.from_numpy(array)).tolist() == _mix(array).tolist()
+    assert mix(torch.from_numpy(array)).tolist() == mix(array).tolist()
 
 
 def test_seeds_stay_what_they_have_always_been() -> None:

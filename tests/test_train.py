@@ -184,9 +184,48 @@ def test_resume_refuses_other_settings_and_names_them(tmp_path: Path) -> None:
     assert (run / "checkpoints" / "last.ckpt").read_bytes() == before
 
 
-def test_resume_without_a_checkpoint_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no checkpoint"):
+def test_resume_without_a_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no run to resume"):
         tiny_run(tmp_path / "nothing", resume=True)
+
+
+def test_a_run_that_died_before_its_first_checkpoint_begins_again(tmp_path: Path) -> None:
+    whole, parts = tiny_run(tmp_path / "whole"), tiny_run(tmp_path / "parts")
+    (parts / "checkpoints" / "last.ckpt").unlink()
+    tiny_run(parts, resume=True)
+    assert_same_run(whole, parts)
+
+
+def test_resume_refuses_images_that_are_not_those_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = photo_folder(tmp_path / "data")
+    with monkeypatch.context() as patch:
+        stop_after(1, patch)
+        photo_run(data, tmp_path / "run")
+    (data / "cat" / "000.jpg").rename(data / "cat" / "another.jpg")
+    with pytest.raises(InputError, match="not those that the run began with"):
+        photo_run(data, tmp_path / "run", resume=True)
+
+
+def test_images_none_of_which_can_be_read_stop_the_run(tmp_path: Path) -> None:
+    data = photo_folder(tmp_path / "data")
+    for path in data.rglob("*.jpg"):
+        path.write_bytes(b"")
+    with pytest.raises(RunError, match="none of its images can be read"):
+        photo_run(data, tmp_path / "run")
+
+
+def test_knn_accuracy_of_unlabelled_data_is_refused_before_training(tmp_path: Path) -> None:
+    data = photo_folder(tmp_path / "data", classes=("only",), each=16)
+    with pytest.raises(InputError, match="has no labels"):
+        photo_run(data, tmp_path / "run", log={"knn_every": 1, "tensorboard": False})
+
+
+def test_each_loss_can_be_left_out(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", epochs=1, loss={"swap": 0.0})
+    assert "swap" not in metrics(run)[-1]
+    assert wcl.load(run).phi is None
 
 
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04 cut short"])

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import yaml
 
-from wcl.config import PretrainConfig
+from wcl.config import PretrainConfig, flat
 from wcl.errors import InputError
 
 _FORMAT = 1
@@ -29,7 +29,8 @@ class RunFolder:
 
     def must_be_free(self) -> None:
         """Raise InputError if the folder holds a run already."""
-        if any(file.exists() for file in (self.config, self.metrics, self.checkpoint)):
+        files = (self.config, self.metrics, self.checkpoint, self.encoder)
+        if any(file.exists() for file in files):
             raise InputError(
                 f"{self.path}: holds a run; continue it with --resume, or choose another --out"
             )
@@ -66,14 +67,17 @@ def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -
         os.close(folder)
 
 
-def load_checkpoint(path: Path, config: PretrainConfig) -> dict[str, Any]:
+def load_checkpoint(path: Path, config: PretrainConfig) -> dict[str, Any] | None:
     """Read a checkpoint of a run with these settings. Nothing in the file is executed.
 
+    Returns:
+        What was saved, or None if the run ended before its first checkpoint.
+
     Raises:
-        InputError: there is none, the file is not one, or it belongs to other settings.
+        InputError: the file is not a checkpoint, or belongs to other settings.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no checkpoint to resume from; start the run without --resume")
+        return None
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         saved = state["config"]
@@ -100,22 +104,12 @@ def load_checkpoint(path: Path, config: PretrainConfig) -> dict[str, Any]:
 
 
 def _differences(saved: dict[str, Any], given: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    old, new = _flat(saved), _flat(given)
+    old, new = flat(saved), flat(given)
     return [
         (name, old.get(name), new.get(name))
         for name in sorted({*old, *new})
         if old.get(name) != new.get(name) and name.split(".")[0] not in _FREE_ON_RESUME
     ]
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
 from wcl import __version__
-from wcl.errors import InputError, RunError, nearest
+from wcl.errors import InputError, RunError, did_you_mean
 
 T = TypeVar("T")
 _STOPPED = 130  # as a shell reports Ctrl-C
@@ -18,9 +18,10 @@ class HelpShown(Exception):
 
 def pretrain(words: list[str]) -> int:
     from wcl import settings
+    from wcl.config import PretrainConfig
 
     if wants_help(words):
-        settings.pretrain_parser().print_help()
+        settings.settings_parser(PretrainConfig).print_help()
         return 0
     resume, words = take_flag("--resume", words)
     config = settings.parse_settings(words, resume)
@@ -41,9 +42,9 @@ def evaluate(words: list[str]) -> int:
     }
     protocol, words = choice("eval", "protocol", protocols, words, "RUN --data SRC [--json]")
     as_json, words = take_flag("--json", words)
-    run, config = options(
-        protocols[protocol], f"eval {protocol}", words, "RUN --data SRC [--json]", positional="run"
-    )
+    usage = "RUN --data SRC [--json]"
+    run, words = positional("run", words, f"wcl eval {protocol} {usage}")
+    config = options(protocols[protocol], f"eval {protocol}", words, usage)
     from wcl.evaluation import evaluate as evaluate_run
     from wcl.evaluation import show
 
@@ -58,7 +59,8 @@ def evaluate(words: list[str]) -> int:
 def data(words: list[str]) -> int:
     from wcl.config import DataConfig
 
-    source, config = options(DataConfig, "data", words, "SRC", positional="source")
+    source, words = positional("source", words, "wcl data SRC")
+    config = options(DataConfig, "data", words, "SRC")
     from wcl.data.describe import describe
 
     describe(config, source)
@@ -66,21 +68,25 @@ def data(words: list[str]) -> int:
 
 
 def views(words: list[str]) -> int:
+    from wcl import settings
     from wcl.config import ViewsConfig
 
-    source, config = options(
-        ViewsConfig, "views", words, "SRC [--recipe NAME] [--out FILE]", positional="source"
-    )
+    if wants_help(words):
+        settings.settings_parser(ViewsConfig).print_help()
+        return 0
+    source, words = positional("source", words, "wcl views SRC [RECIPE] [--out FILE]")
+    recipe = words[:1] if words and not words[0].startswith("-") else []
+    config = settings.parse_views([*recipe, "--data", source, *words[len(recipe) :]])
     from wcl.contact_sheet import views as write_views
 
-    write_views(config, source)
+    write_views(config)
     return 0
 
 
 def demo(words: list[str]) -> int:
     from wcl.config import DemoConfig
 
-    _, config = options(DemoConfig, "demo", words)
+    config = options(DemoConfig, "demo", words)
     from wcl.demo import demo as run_demo
 
     return 0 if run_demo(config) else _STOPPED
@@ -92,7 +98,7 @@ def bench(words: list[str]) -> int:
     names = ("augment", "labels", "step")
     name, words = choice("bench", "benchmark", names, words, "[--json]")
     as_json, words = take_flag("--json", words)
-    _, config = options(BenchConfig, f"bench {name}", words, "[--json]")
+    config = options(BenchConfig, f"bench {name}", words, "[--json]")
     from wcl.bench import bench as run_bench
 
     run_bench(name, config, as_json)
@@ -124,10 +130,8 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
 }
 
 
-def options(
-    kind: type[T], command: str, words: list[str], usage: str = "", positional: str = ""
-) -> tuple[str, T]:
-    """Parse a command's words: its first argument, if it takes one, and its options."""
+def options(kind: type[T], command: str, words: list[str], usage: str = "") -> T:
+    """Parse the options of a command, or show its help."""
     from wcl.settings import options_parser, parse
 
     usage = " ".join(["wcl", command, *([usage] if usage else []), "[--SETTING VALUE …]"])
@@ -135,12 +139,16 @@ def options(
     if wants_help(words):
         parser.print_help()
         raise HelpShown
-    first = ""
-    if positional:
-        if not words or words[0].startswith("-"):
-            raise InputError(f"the {positional} is missing; usage: {usage}")
-        first, words = words[0], words[1:]
-    return first, parse(parser, words, kind)
+    return parse(parser, words, kind)
+
+
+def positional(what: str, words: list[str], usage: str) -> tuple[str, list[str]]:
+    """The first word, and the others; for help there need not be one."""
+    if wants_help(words):
+        return "", words
+    if not words or words[0].startswith("-"):
+        raise InputError(f"the {what} is missing; usage: {usage}")
+    return words[0], words[1:]
 
 
 def choice(
@@ -156,7 +164,7 @@ def choice(
     if not words:
         raise InputError(f"the {what} is missing; usage: {line}")
     raise InputError(
-        f"{words[0]}: no such {what}{nearest(words[0], known)}; there are {', '.join(known)}"
+        f"{words[0]}: no such {what}{did_you_mean(words[0], known)}; there are {', '.join(known)}"
     )
 
 
@@ -185,7 +193,8 @@ def run_command(words: list[str]) -> int:
     try:
         if words[0] not in COMMANDS:
             raise InputError(
-                f"{words[0]}: no such command{nearest(words[0], COMMANDS)}; wcl --help lists them"
+                f"{words[0]}: no such command{did_you_mean(words[0], COMMANDS)}; "
+                "wcl --help lists them"
             )
         return COMMANDS[words[0]][0](words[1:])
     except HelpShown:
@@ -193,6 +202,9 @@ def run_command(words: list[str]) -> int:
     except (InputError, RunError) as error:
         print(f"wcl: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
+    except OSError as error:  # a full disk, a file that vanished, a folder without permission
+        print(f"wcl: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("wcl: interrupted", file=sys.stderr)
         return _STOPPED

@@ -4,7 +4,20 @@ A recipe is a YAML file with some of these settings; whatever it leaves out has 
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names.
+
+    >>> flat({"epochs": 3, "optim": {"rate": 0.1}})
+    {'epochs': 3, 'optim.rate': 0.1}
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = isinstance(value, dict)
+        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
+    return found
 
 
 @dataclass
@@ -12,7 +25,7 @@ class ModelConfig:
     """The network."""
 
     backbone: str = "resnet18"
-    """A timm model, or resnet_small / resnet_tiny (basic blocks of 32–256 / 16–128 channels)."""
+    """A timm model by its name; or resnet_small (1.2 M parameters), or conv_tiny (0.1 M)."""
     stem: Literal["native", "cifar", "stride2"] = "native"
     """First layers of a ResNet: its own, 3×3 stride 1 without pooling, or 3×3 stride 2 without."""
     head_layers: int = 2
@@ -98,7 +111,7 @@ class OptimConfig:
     weight_decay: float = 1e-6
     """Weight decay; never on biases and norms."""
     warmup: float = 10
-    """Epochs of linear warm-up."""
+    """Epochs of linear warm-up, at most half the run."""
 
 
 @dataclass
@@ -110,7 +123,7 @@ class LogConfig:
     health: int = 1024
     """Images whose embeddings are examined at the end of each epoch; 0 skips it."""
     knn_every: int = 0
-    """Epochs between k-NN evaluations on the test split, where labels exist; 0 for never."""
+    """Epochs between k-NN evaluations, for data with labels; 0 for never."""
     tensorboard: bool = True
     """Write TensorBoard events."""
     wandb: bool = False
@@ -119,7 +132,7 @@ class LogConfig:
 
 @dataclass
 class PretrainConfig:
-    """Everything that makes a run."""
+    """Pretrain an encoder on images without labels."""
 
     data: str = ""
     """Images: digits, cifar10, cifar100, a folder, a parquet file or folder, or hf:NAME."""
@@ -208,19 +221,13 @@ class DataConfig:
 
 
 @dataclass
-class ViewsConfig:
-    """Write a picture of what a recipe's augmentations do to images."""
+class ViewsConfig(PretrainConfig):
+    """Write a picture of what the augmentations of a run would do to images."""
 
-    recipe: str = "folder"
-    """Recipe whose augmentations are shown."""
-    out: str = "views.png"
-    """PNG file to write."""
     images: int = 8
     """Rows: how many images."""
     views: int = 8
     """Columns: how many views of each."""
-    seed: int = 0
-    """Which images, and which views."""
 
 
 @dataclass

@@ -10,23 +10,27 @@ from torch import Tensor
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig, PretrainConfig, ViewsConfig
 from wcl.data import Source, in_memory, open_source
-from wcl.data.decode import UnreadableImage, centre_crop, cut_views
+from wcl.data.decode import UnreadableImage, centre_crop
+from wcl.data.loader import photo_crops
 from wcl.errors import InputError
-from wcl.randomness import Draws, Integers
-from wcl.settings import settings
+from wcl.randomness import Draws
 
 _SMALLEST_TILE = 96
 _GAP = 4
 
 
-def views(config: ViewsConfig, spec: str) -> Path:
-    """`wcl views SRC`: write the sheet of a recipe's augmentations on the user's own images."""
-    pretraining = settings(config.recipe, {"data": spec, "seed": config.seed})
-    out = Path(config.out)
+def views(config: ViewsConfig) -> Path:
+    """`wcl views SRC`: write the sheet of a run's augmentations on the user's own images."""
+    out = Path(config.out or "views.png").expanduser()
     if out.exists():
         raise InputError(f"{out}: exists already; choose another --out")
-    source = in_memory(open_source(spec))
-    contact_sheet(source, pretraining, config.images, config.views).save(out)
+    if out.suffix.lower() != ".png" or not out.parent.is_dir():
+        raise InputError(f"--out: {out} must be a .png file in a folder that exists")
+    for name in ("images", "views"):
+        if getattr(config, name) < 1:
+            raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
+    source = in_memory(open_source(config.data))
+    contact_sheet(source, config, config.images, config.views).save(out)
     print(f"wrote {out}: each row is an image and {config.views} views of it")
     return out
 
@@ -57,14 +61,8 @@ def _views(
     """(C, size, size) bytes of each view."""
     rows = np.full(count, index, dtype=np.int64)
     draws = Draws(config.seed, 0, rows, np.arange(count, dtype=np.int64))
-
-    def boxes(height: int, width: int) -> Integers:
-        return maker.boxes(
-            np.full(count, height, dtype=np.int64), np.full(count, width, dtype=np.int64), draws
-        )
-
-    crops = cut_views(source.image(index), boxes, [maker.size] * count, source.channels)
-    return list(_visible(maker.from_crops(torch.stack(crops), draws), config.augment))
+    crops = photo_crops(source.image(index), maker, draws)
+    return list(_visible(maker.from_crops(crops, draws), config.augment))
 
 
 def _visible(views: Tensor, augment: AugmentConfig) -> Tensor:

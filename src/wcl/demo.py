@@ -28,9 +28,12 @@ def demo(config: DemoConfig) -> dict[str, list[float]]:
         changes = {"method": method, "out": str(out), "seed": config.seed, "epochs": config.epochs}
         folder = RunFolder(out)
         print(f"pretraining {method} on the digits, {config.epochs} epochs", file=sys.stderr)
-        if not train.run(settings("digits", changes), resume=folder.checkpoint.exists()):
+        if not train.run(settings("digits", changes), resume=folder.config.exists()):
             return {}
-    rows = {"raw pixels": accuracies(None), "untrained encoder": accuracies(untrained(runs["wcl"]))}
+    rows = {
+        "raw pixels": accuracies(None),
+        "untrained encoder": accuracies(untrained(runs["wcl"], config.seed)),
+    }
     rows |= {name: accuracies(load(runs[method])) for name, method in _TRAINED.items()}
     show(rows)
     print(f"the runs are in {config.out}")
@@ -40,10 +43,10 @@ def demo(config: DemoConfig) -> dict[str, list[float]]:
 _TRAINED = {"SimCLR": "simclr", "WCL": "wcl"}
 
 
-def untrained(run: Path) -> Encoder:
+def untrained(run: Path, seed: int) -> Encoder:
     """The encoder of a run as it was before the first step."""
     description = dataclasses.replace(load(run).description, method="none", epoch=0)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     return Encoder(description)
 
 

@@ -12,12 +12,12 @@ class RunError(RuntimeError):
     """A run could not go on: one line that says why. Exit status 1."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A half-sentence naming what was probably meant, or nothing.
 
-    >>> nearest("cifar-10", ["cifar10", "digits"])
+    >>> did_you_mean("cifar-10", ["cifar10", "digits"])
     ' (did you mean cifar10?)'
-    >>> nearest("zebra", ["cifar10", "digits"])
+    >>> did_you_mean("zebra", ["cifar10", "digits"])
     ''
     """
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)

@@ -11,9 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from wcl.randomness import mix
+
 # Rows of similarities held at a time. 512 rows against 4096 keys are 8 MB: they stay in cache, so
-# the argmax reads what the product just wrote, and no N×N matrix is ever allocated.
+# the search reads what the product just wrote, and no N×N matrix is ever allocated.
 _ROWS_AT_A_TIME = 512
+_GROUP = 64
 
 
 def nearest_neighbours(queries: Tensor, keys: Tensor, first: int = 0) -> Tensor:
@@ -32,15 +35,30 @@ def nearest_neighbours(queries: Tensor, keys: Tensor, first: int = 0) -> Tensor:
     """
     queries, keys = F.normalize(queries, dim=1), F.normalize(keys, dim=1)
     neighbours = torch.empty(len(queries), dtype=torch.long, device=queries.device)
+    padded = len(keys) + -len(keys) % _GROUP
+    block = queries.new_full((min(len(queries), _ROWS_AT_A_TIME), padded), -math.inf)
     for start in range(0, len(queries), _ROWS_AT_A_TIME):
         rows = queries[start : start + _ROWS_AT_A_TIME]
-        similarity = rows @ keys.T
+        similarity = block[: len(rows)]
+        torch.mm(rows, keys.T, out=similarity[:, : len(keys)])
         similarity.diagonal(first + start).fill_(-math.inf)
-        neighbours[start : start + len(rows)] = similarity.argmax(dim=1)
+        neighbours[start : start + len(rows)] = _first_largest(similarity)
     lowest, next_equal = _equal_rows(keys)
     itself = torch.arange(first, first + len(queries), device=queries.device)
     neighbours = lowest[neighbours]
     return torch.where(neighbours == itself, next_equal[itself], neighbours)
+
+
+def _first_largest(similarity: Tensor) -> Tensor:
+    """(b,) argmax of every row, the first one where several are equal.
+
+    By groups: their maxima, which is a vectorised pass, and then the argmax of two short rows. On a
+    CPU that is a third of the time of `argmax`, which would cost half as much as the product.
+    """
+    groups: Tensor = similarity.unflatten(1, (-1, _GROUP))
+    group: Tensor = groups.amax(dim=2).argmax(dim=1)
+    members: Tensor = groups[torch.arange(len(groups), device=groups.device), group]
+    return group * _GROUP + members.argmax(dim=1)
 
 
 def _equal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -49,12 +67,12 @@ def _equal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     Rows are sorted by a hash of their bits, on the device, and neighbours of equal hash compared.
     """
     integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[rows.element_size()]
-    bits = (rows + 0.0).view(integer).long()  # adding zero makes −0 and 0 one
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.randint(-(2**63), 2**63 - 1, (rows.shape[1],), generator=generator)
-    order = (bits * weights.to(rows.device)).sum(dim=1).argsort(stable=True)
+    bits = (rows + 0.0).view(integer)  # adding zero makes −0 and 0 one
+    weights = mix(torch.arange(1, rows.shape[1] + 1, device=rows.device))
+    order = (bits * weights).sum(dim=1).argsort(stable=True)
     follows = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
-    follows[1:] = (bits[order[1:]] == bits[order[:-1]]).all(dim=1)
+    ordered = bits[order]
+    follows[1:] = (ordered[1:] == ordered[:-1]).all(dim=1)
 
     position = torch.arange(len(rows), device=rows.device)
     group_start = torch.where(follows, 0, position).cummax(dim=0).values

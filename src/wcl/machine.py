@@ -1,4 +1,4 @@
-"""Getting the most out of the machine's CPU."""
+"""The machine at hand: its devices, and the most out of its CPU."""
 
 import ctypes
 import ctypes.util

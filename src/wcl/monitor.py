@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections import defaultdict
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +16,7 @@ from torch import Tensor
 from wcl import health
 from wcl.checkpoint import RunFolder
 from wcl.config import PretrainConfig
+from wcl.curves import curve_writers
 from wcl.encoder import Embeddings
 from wcl.errors import RunError
 from wcl.methods import Losses
@@ -31,7 +32,12 @@ class Monitor:
     """
 
     def __init__(
-        self, folder: RunFolder, config: PretrainConfig, steps_per_epoch: int, class_count: int
+        self,
+        folder: RunFolder,
+        config: PretrainConfig,
+        steps_per_epoch: int,
+        class_count: int,
+        step: int = 0,
     ) -> None:
         self._config = config
         self._steps_per_epoch = steps_per_epoch
@@ -44,7 +50,7 @@ class Monitor:
         self._recent: list[tuple[Tensor, ...]] = []
         self._skipped: dict[int, str] = {}
         self._console = console()
-        self._writers = _writers(folder.path, config)
+        self._writers = curve_writers(folder.path, config, step)
         self._began = self._line_began = time.perf_counter()
         self._epoch_seconds = self._wait = self._line_wait = 0.0
         self._images = self._line_images = 0
@@ -59,7 +65,8 @@ class Monitor:
             transient=True,
         )
         total = config.epochs * steps_per_epoch
-        self._task = self._bar.add_task("", total=total, epoch="", numbers="")
+        self._task = self._bar.add_task("", total=total, completed=step, epoch="", numbers="")
+        _keep_lines_until(self._metrics_file, step)
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -172,10 +179,19 @@ class Monitor:
 
     # -- every epoch --------------------------------------------------------------------------
 
-    def epoch(self, step: int, epoch: int, extra: dict[str, float]) -> None:
-        """Write the line of an epoch that has ended, and start the next one's sums."""
+    def epoch(self, step: int, epoch: int, measure: Callable[[], dict[str, float]]) -> None:
+        """Write the line of an epoch that has ended, and start the next one's sums.
+
+        `measure` may add figures; the time that it takes is not the epoch's.
+
+        Raises:
+            RunError: not one image could be read.
+        """
+        if self._unread:
+            self._read()
+        if not self._sums:
+            raise RunError(f"{self._config.data}: none of its images can be read")
         values = {name: self._sums[name] / self._counts[name] for name in self._sums}
-        values |= self._health() | extra
         seconds = self._epoch_seconds + time.perf_counter() - self._began
         timing = {
             "seconds": seconds,
@@ -183,6 +199,7 @@ class Monitor:
             "data_wait": self._wait / seconds,
             "skipped": float(len(self._skipped)),
         }
+        values |= self._health() | measure()
         self._write({"kind": "epoch", "step": step, "epoch": epoch} | values | timing)
         self.say(f"epoch {epoch}/{self._config.epochs}  {_sentence(values | timing)}")
         self._sums.clear()
@@ -227,16 +244,14 @@ class Monitor:
             "images": self._images,
         }
 
-    def resume(self, state: dict[str, Any], step: int, device: torch.device) -> None:
-        """Go on from a checkpoint: drop the lines of steps that will be taken again."""
+    def resume(self, state: dict[str, Any], device: torch.device) -> None:
+        """Go on from what `state` gave."""
         self._sums.update(state["sums"])
         self._counts.update(state["counts"])
         self._recent = [tuple(t.to(device) for t in part) for part in state["recent"]]
         self._skipped.update(state["skipped"])
         self._epoch_seconds, self._wait = state["seconds"], state["wait"]
         self._images = state["images"]
-        self._bar.update(self._task, completed=step)
-        _keep_lines_until(self._metrics_file, step)
 
 
 def _sample(first: Embeddings, second: Embeddings) -> tuple[Tensor, ...]:
@@ -263,6 +278,7 @@ def _sentence(values: dict[str, Any]) -> str:
 
 
 def _keep_lines_until(path: Path, step: int) -> None:
+    """Drop the lines of steps that will be taken again."""
     if not path.exists():
         return
     kept = []
@@ -275,41 +291,3 @@ def _keep_lines_until(path: Path, step: int) -> None:
     unfinished = path.with_name(path.name + ".tmp")
     unfinished.write_text("".join(line + "\n" for line in kept))
     unfinished.replace(path)
-
-
-class _TensorBoard:
-    def __init__(self, folder: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(folder))
-
-    def write(self, values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            if isinstance(value, float):
-                self._writer.add_scalar(f"{values['kind']}/{name}", value, values["step"])
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _WandB:
-    def __init__(self, folder: Path, config: PretrainConfig) -> None:
-        import wandb
-
-        self._run = wandb.init(dir=str(folder), name=folder.name, config=asdict(config))
-
-    def write(self, values: dict[str, Any]) -> None:
-        named = {f"{values['kind']}/{k}": v for k, v in values.items() if isinstance(v, float)}
-        self._run.log(named, step=values["step"])
-
-    def close(self) -> None:
-        self._run.finish()
-
-
-def _writers(folder: Path, config: PretrainConfig) -> list[_TensorBoard | _WandB]:
-    writers: list[_TensorBoard | _WandB] = []
-    if config.log.tensorboard:
-        writers.append(_TensorBoard(folder))
-    if config.log.wandb:
-        writers.append(_WandB(folder, config))
-    return writers

@@ -29,7 +29,7 @@ def _shifted(x: _A, by: int) -> _A:
     return (x >> by) & ((1 << (64 - by)) - 1)
 
 
-def _mix(x: _A) -> _A:
+def mix(x: _A) -> _A:
     """SplitMix64's output function: a bijection of 64 bits without visible structure."""
     x = (x ^ _shifted(x, 30)) * -4658895280553007687
     x = (x ^ _shifted(x, 27)) * -7723592293110705685
@@ -37,7 +37,7 @@ def _mix(x: _A) -> _A:
 
 
 def _absorb(key: Integers, word: int | Integers) -> Integers:
-    return _mix(key + _GOLDEN + np.asarray(word, dtype=np.int64) * -7723592293110705685)
+    return mix(key + _GOLDEN + np.asarray(word, dtype=np.int64) * -7723592293110705685)
 
 
 def seed_of(*words: int | str) -> int:
@@ -82,7 +82,7 @@ class Draws:
     def uniform(self, purpose: str, count: int) -> Floats:
         """(N, count) numbers in [0, 1)."""
         counters = np.arange(1, count + 1, dtype=np.int64) * _GOLDEN
-        bits = _shifted(_mix(self.keys(purpose)[:, None] + counters), 11)
+        bits = _shifted(mix(self.keys(purpose)[:, None] + counters), 11)
         return bits.astype(np.float64) * _UNIT
 
     def normal(self, purpose: str, count: int, device: torch.device) -> torch.Tensor:
@@ -90,7 +90,7 @@ class Draws:
         keys = torch.from_numpy(self.keys(purpose)).to(device, non_blocking=True)
         pairs = (count + 1) // 2
         counters = torch.arange(1, pairs + 1, device=device) * _GOLDEN
-        bits = _mix(keys[:, None] + counters)
+        bits = mix(keys[:, None] + counters)
         # One word makes both uniforms: 32 bits each is finer than float32 can tell.
         radius = (-2 * torch.log((_shifted(bits, 32) + 1).float() * 2.0**-32)).sqrt()
         angle = (bits & 0xFFFFFFFF).float() * (2 * torch.pi * 2.0**-32)

@@ -13,13 +13,17 @@ from typing import Any, TypeVar
 import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 
-from wcl.config import PretrainConfig
-from wcl.errors import InputError, nearest
+from wcl.config import PretrainConfig, ViewsConfig, flat
+from wcl.errors import InputError, did_you_mean
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
 T = TypeVar("T")
 _RECIPES = Path(__file__).parent / "recipes"
+_COMMANDS: dict[type, tuple[str, str]] = {
+    PretrainConfig: ("pretrain", "[RECIPE] --data SRC --out RUN [--resume]"),
+    ViewsConfig: ("views", "SRC [RECIPE] [--out FILE]"),
+}
 
 
 def recipe_names() -> list[str]:
@@ -35,7 +39,7 @@ def recipe_file(name: str) -> Path:
     names = recipe_names()
     if name not in names:
         raise InputError(
-            f"{name}: no such recipe{nearest(name, names)}; there are {', '.join(names)}"
+            f"{name}: no such recipe{did_you_mean(name, names)}; there are {', '.join(names)}"
         )
     return _RECIPES / f"{name}.yaml"
 
@@ -49,41 +53,48 @@ def settings(
     0.01
     """
     changes = {name.replace("__", "."): value for name, value in (changes or {}).items()}
-    words = [f"--{name}={_as_text(value)}" for name, value in _flat(changes).items()]
+    words = [f"--{name}={_as_text(value)}" for name, value in flat(changes).items()]
     return parse_settings([recipe, *words] if recipe else words, resume)
 
 
 def parse_settings(words: list[str], resume: bool = False) -> PretrainConfig:
-    """Settings from the words of a command line: `[RECIPE] --name value …`.
+    """Settings from the words of a command line: `[RECIPE] --name value …`."""
+    run = ["--config", str(_run_config(words))] if resume else []
+    return _parse_layers(run, words, PretrainConfig)
 
-    Without a recipe or a file, the recipe is the one that is called like the data, or `folder`.
-    """
-    layers: list[str] = []
-    if resume and (run := _run_config(words)):
-        layers += ["--config", str(run)]
+
+def parse_views(words: list[str]) -> ViewsConfig:
+    """Settings of a contact sheet: those of a run, and of the sheet."""
+    return _parse_layers([], words, ViewsConfig)
+
+
+def _parse_layers(layers: list[str], words: list[str], into: type[T]) -> T:
+    """Without a recipe or a file, the recipe is the one called like the data, or `folder`."""
     if words and not words[0].startswith("-"):
-        layers += ["--config", str(recipe_file(words[0]))]
+        layers = [*layers, "--config", str(recipe_file(words[0]))]
         words = words[1:]
     elif not layers and _value_of("--config", words) is None:
         data = _value_of("--data", words)
-        layers += ["--config", str(recipe_file(data if data in recipe_names() else "folder"))]
-    return parse(pretrain_parser(), [*layers, *words], PretrainConfig)
+        layers = ["--config", str(recipe_file(data if data in recipe_names() else "folder"))]
+    return parse(settings_parser(into), [*layers, *words], into)
 
 
-def pretrain_parser() -> ArgumentParser:
+def settings_parser(into: type) -> ArgumentParser:
+    """The parser of `wcl pretrain`, or of another command that takes its settings and more."""
+    command, usage = _COMMANDS[into]
     parser = ArgumentParser(
-        prog="wcl pretrain",
-        usage="wcl pretrain [RECIPE] --data SRC --out RUN [--resume] [--SETTING VALUE …]",
+        prog=f"wcl {command}",
+        usage=f"wcl {command} {usage} [--SETTING VALUE …]",
         description=(
-            "Pretrain an encoder on images without labels. RECIPE is a set of settings that go "
-            f"together: {', '.join(recipe_names())}; without one it is the recipe called like the "
-            "data, or folder. Any setting can be changed by name."
+            f"{(into.__doc__ or '').strip()} RECIPE is a set of settings that go together: "
+            f"{', '.join(recipe_names())}; without one it is the recipe called like the data, or "
+            "folder. Any setting can be changed by name."
         ),
         exit_on_error=False,
         allow_abbrev=False,
     )
     parser.add_argument("--config", action="config", help="YAML file of settings.")
-    parser.add_class_arguments(PretrainConfig, as_group=False)
+    parser.add_class_arguments(into, as_group=False)
     return parser
 
 
@@ -117,12 +128,12 @@ def parse(parser: ArgumentParser, words: list[str], into: type[T]) -> T:
 def _one_line(message: str, into: type) -> str:
     known = setting_names(into)
     if match := re.search(r"unrecognized arguments: (?:--)?([\w.]+)", message):
-        return f"--{match[1]}: no such setting{nearest(match[1], known)}; --help lists them"
+        return f"--{match[1]}: no such setting{did_you_mean(match[1], known)}; --help lists them"
     if match := re.search(r"Group '([\w.]+)' does not accept option '([\w.]+)'", message):
         name = f"{match[1]}.{match[2]}"
-        return f"{name}: no such setting{nearest(name, known)}; --help lists them"
+        return f"{name}: no such setting{did_you_mean(name, known)}; --help lists them"
     if match := re.search(r"(?:Option|Key) '([\w.]+)' is not (?:accepted|expected)", message):
-        return f"{match[1]}: no such setting{nearest(match[1], known)}; --help lists them"
+        return f"{match[1]}: no such setting{did_you_mean(match[1], known)}; --help lists them"
     if match := re.search(
         r'Parser key "([\w.]+)":\s*Expected an? (.*?)\. Got value: (.*)', message, re.S
     ):
@@ -146,35 +157,27 @@ def setting_names(options: type, prefix: str = "") -> list[str]:
     return names
 
 
-def _run_config(words: list[str]) -> Path | None:
-    """The settings that the run in `--out` was started with, if it was."""
+def _run_config(words: list[str]) -> Path:
+    """The settings that the run in `--out` was started with."""
     out = _value_of("--out", words)
-    path = Path(out or "").expanduser() / "config.yaml"
-    return path if out and path.is_file() else None
+    if out is None:
+        raise InputError("--out: name the folder of the run to resume")
+    path = Path(out).expanduser() / "config.yaml"
+    if not path.is_file():
+        raise InputError(f"{out}: no run to resume there; start one without --resume")
+    return path
 
 
 def _value_of(option: str, words: list[str]) -> str | None:
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         name, _, value = word.partition("=")
         if name == option:
             return value or following
     return None
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= (
-            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-        )
-    return flat
-
-
 def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return (
-        yaml.safe_dump(list(value) if isinstance(value, tuple) else value, default_flow_style=True)
-        .replace("\n...", "")
-        .strip()
-    )
+    if isinstance(value, str | Path):
+        return str(value)
+    plain = list(value) if isinstance(value, tuple) else value
+    return yaml.safe_dump(plain, default_flow_style=True).removesuffix("\n...\n").strip()

@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
@@ -16,10 +16,11 @@ from lightning_fabric import Fabric
 from wcl import machine
 from wcl.augment import ViewMaker
 from wcl.checkpoint import RunFolder, load_checkpoint, save_checkpoint
+from wcl.checks import check
 from wcl.config import AugmentConfig, PretrainConfig
 from wcl.data import Source, in_memory, limited, open_source
 from wcl.data.loader import Loader
-from wcl.encoder import Description, Embeddings, Encoder
+from wcl.encoder import Description, Embeddings, Encoder, check_size
 from wcl.errors import InputError
 from wcl.methods import build_method
 from wcl.monitor import Monitor
@@ -47,43 +48,47 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
     machine.keep_freed_memory()
     machine.use_threads(config.threads)
     folder = RunFolder(config.out)
-    saved = load_checkpoint(folder.checkpoint, config) if resume else None
-    if saved is None:
+    if not resume:
         folder.must_be_free()
+    saved = load_checkpoint(folder.checkpoint, config) if resume else None
 
-    device = machine.best_device(config.device)
-    if device == "cpu" and config.precision == "16-mixed":
-        raise InputError("--precision: 16-mixed needs a GPU; use bf16-mixed or 32-true on a CPU")
-    fabric = Fabric(accelerator=device, devices=1, precision=config.precision)
+    fabric = Fabric(
+        accelerator=machine.best_device(config.device), devices=1, precision=config.precision
+    )
     source = in_memory(limited(open_source(config.data), config.limit, config.seed))
+    fingerprint = source.fingerprint()
+    if saved is not None and saved["data"] != fingerprint:
+        raise InputError(f"{config.data}: the images are not those that the run began with")
     loader = Loader(source, config.batch, config.seed, fabric.device, config.workers)
     method = build_method(config.method, config.loss)
     torch.manual_seed(config.seed)
     encoder = Encoder(describe(config, source, method.heads))
-    if saved is None:
-        folder.create(config)
-
-    total = config.epochs * loader.steps_per_epoch
-    warmup = round(config.optim.warmup * loader.steps_per_epoch)
-    peak = peak_rate(config.optim, config.batch)
-    encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    network: Any = torch.compile(encoder) if config.compile else encoder
-    model, optimiser = fabric.setup(network, build_optimiser(encoder, config.optim, peak))
+    check_size(encoder)
     milder = AugmentConfig(mean=config.augment.mean, std=config.augment.std)
     early, late = (
         ViewMaker(augment, config.size, source.channels) for augment in (milder, config.augment)
     )
-    classes = None if source.labels is None else source.labels.to(fabric.device)
-    monitor = Monitor(folder, config, loader.steps_per_epoch, len(source.classes))
+    if config.log.knn_every and source.labels is None:
+        raise InputError(f"--log.knn_every: {config.data} has no labels; leave it at 0")
+    if not resume:
+        folder.create(config)  # all that a user can get wrong has been looked at by now
 
-    step = 0
+    total = config.epochs * loader.steps_per_epoch
+    warmup = min(round(config.optim.warmup * loader.steps_per_epoch), total // 2)
+    peak = peak_rate(config.optim, config.batch)
+    encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network: Any = torch.compile(encoder) if config.compile else encoder
+    model, optimiser = fabric.setup(network, build_optimiser(encoder, config.optim, peak))
+    classes = None if source.labels is None else source.labels.to(fabric.device)
+    step = 0 if saved is None else int(saved["step"])
+    monitor = Monitor(folder, config, loader.steps_per_epoch, len(source.classes), step)
     if saved is not None:
-        step = saved["step"]
         restore(saved, encoder, optimiser, fabric)
-        monitor.resume(saved["monitor"], step, fabric.device)
+        monitor.resume(saved["monitor"], fabric.device)
 
     def save() -> None:
-        state = {"step": step, "monitor": monitor.state(), **capture(encoder, optimiser, fabric)}
+        state = {"step": step, "data": fingerprint, "monitor": monitor.state()}
+        state |= capture(encoder, optimiser, fabric)
         save_checkpoint(state, config, folder.checkpoint)
 
     model.train()
@@ -112,7 +117,7 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
                 waiting_since = time.perf_counter()
             else:
                 finished = epoch + 1
-                monitor.epoch(step, finished, knn_accuracy(encoder, config, finished))
+                monitor.epoch(step, finished, partial(knn_accuracy, encoder, config, finished))
                 if finished % config.save_every == 0 or finished == config.epochs:
                     encoder.description = dataclasses.replace(encoder.description, epoch=finished)
                     encoder.save(folder.encoder)
@@ -122,25 +127,6 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
                 monitor.say(f"stopped after step {step} of {total}; continue with --resume")
                 return False
     return True
-
-
-def check(config: PretrainConfig) -> None:
-    """Raise InputError for settings that no run can have."""
-    if not config.data:
-        raise InputError(
-            "--data: say where the images are: a folder, a parquet file, cifar10, digits …"
-        )
-    if not config.out:
-        raise InputError("--out: name a folder for the run, such as --out runs/first")
-    for name in ("epochs", "batch", "size"):
-        if getattr(config, name) < 1:
-            raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
-    if config.batch < 2:
-        raise InputError("--batch: contrast needs at least 2 images in a batch")
-    if config.log.wandb and find_spec("wandb") is None:
-        raise InputError("--log.wandb: Weights & Biases is not installed; pip install wandb")
-    if config.model.head_layers not in (2, 3):
-        raise InputError(f"--model.head_layers: must be 2 or 3, not {config.model.head_layers}")
 
 
 def describe(config: PretrainConfig, source: Source, heads: tuple[str, ...]) -> Description:
@@ -194,7 +180,8 @@ def knn_accuracy(encoder: Encoder, config: PretrainConfig, epoch: int) -> dict[s
         return {}
     from wcl.evaluation import evaluate
 
-    return {"knn_top1": evaluate(encoder, "knn", config.data).top1}
+    found = evaluate(encoder, "knn", config.data, workers=config.workers)
+    return {"knn_top1": found.top1}
 
 
 class Stop:

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import os
 import pickle
 import threading
 from collections.abc import Iterator
@@ -17,9 +18,19 @@ import torch
 from torchvision.datasets import CIFAR10
 
 from images import encoded, flat_folder, photo_folder, picture
-from wcl.data import ArraySource, held_out, in_memory, limited, open_source, open_splits, subset
+from wcl.data import (
+    ArraySource,
+    held_out,
+    in_memory,
+    limited,
+    open_source,
+    open_splits,
+    subset,
+    with_channels,
+)
 from wcl.data.decode import UnreadableImage, whole_pixels
 from wcl.data.describe import examine
+from wcl.data.huggingface import HuggingFaceSource
 from wcl.errors import InputError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -276,6 +287,60 @@ def test_limited_draws_once_from_the_seed_and_keeps_the_order() -> None:
     assert torch.equal(a.labels, b.labels)  # type: ignore[arg-type]
     assert not torch.equal(a.labels, c.labels)  # type: ignore[arg-type]
     assert limited(whole, 0, 0) is whole
+
+
+def test_a_class_of_one_image_is_never_held_out(tmp_path: Path) -> None:
+    root = photo_folder(tmp_path / "data", ("many",), 10)
+    photo_folder(tmp_path / "more", ("one",), 1)
+    (tmp_path / "more" / "one").rename(root / "one")
+    train, test = open_splits(str(root))
+    assert train.labels is not None
+    assert test.labels is not None
+    assert train.labels.unique().tolist() == [0, 1]
+    assert test.labels.unique().tolist() == [0]
+
+
+def test_a_fingerprint_changes_with_the_images_alone(tmp_path: Path) -> None:
+    root = photo_folder(tmp_path / "data", each=3)
+    before = open_source(str(root)).fingerprint()
+    assert open_source(str(root)).fingerprint() == before
+    (root / "cat" / "000.jpg").rename(root / "cat" / "renamed.jpg")
+    assert open_source(str(root)).fingerprint() != before
+    digits = open_source("digits")
+    assert digits.fingerprint() == open_source("digits").fingerprint()
+    assert digits.fingerprint() != limited(digits, 1296, 0).fingerprint()
+
+
+def test_names_that_are_not_text_can_be_used_and_printed(tmp_path: Path) -> None:
+    root = flat_folder(tmp_path / "data", 2)
+    odd = os.path.join(os.fsencode(root), b"\xff\xfe.png")  # noqa: PTH118
+    os.rename(os.path.join(os.fsencode(root), b"0.png"), odd)  # noqa: PTH104, PTH118
+    source = open_source(str(root))
+    assert [whole_pixels(source.image(i)).shape[0] for i in range(2)] == [3, 3]
+    assert "".join(source.where(i) for i in range(2)).encode()
+
+
+def test_grey_and_colour_are_converted() -> None:
+    grey = open_source("digits")
+    colour = with_channels(grey, 3)
+    assert isinstance(grey, ArraySource)
+    assert isinstance(colour, ArraySource)
+    assert colour.pixels.shape == (1297, 3, 32, 32)
+    again = with_channels(colour, 1)
+    assert isinstance(again, ArraySource)
+    assert torch.equal(again.pixels, grey.pixels)
+
+
+def test_hugging_face_rows_that_are_damaged_are_unreadable(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="needs the optional datasets library")
+    write_parquet(tmp_path / "train.parquet", [encoded(picture(0)), b"damaged", None], [0, 1, 0])
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
+    data = datasets.Dataset.from_parquet(str(tmp_path / "train.parquet"), features=features)
+    source = HuggingFaceSource("hf:x", data)
+    assert whole_pixels(source.image(0)).shape == (3, 48, 64)
+    for index in (1, 2):
+        with pytest.raises(UnreadableImage):
+            source.image(index)
 
 
 def test_held_out_is_a_partition() -> None:

@@ -1,6 +1,5 @@
 """`wcl.evaluate` on real runs: both protocols, what they report, and what they refuse."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from torch.nn import functional as F
 import wcl
 from images import flat_folder, photo_folder
 from runs import photo_run, tiny_run
-from wcl.config import LinearConfig
 from wcl.data import open_splits
 from wcl.errors import InputError
 from wcl.evaluation.features import features
@@ -51,17 +49,11 @@ def test_the_linear_layer_is_trained_as_the_protocol_says() -> None:
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(64, 8, generator=generator)
     labels = torch.randint(0, 3, (64,), generator=generator)
-    config = LinearConfig(epochs=3, batch=32)
     batches = [(inputs[:32], labels[:32]), (inputs[32:], labels[32:])]
-    layer = fit(lambda epoch: iter(batches), 2, 8, 3, config, torch.device("cpu"))
-
-    start = fit(
-        lambda epoch: iter(batches),
-        2,
-        8,
-        3,
-        dataclasses.replace(config, epochs=0),
-        torch.device("cpu"),
+    cpu = torch.device("cpu")
+    layer, start = (
+        fit(lambda epoch: iter(batches), 2, epochs, (8, 3), 0.1 * 32 / 256, 0, cpu)
+        for epochs in (3, 0)
     )
     weight, bias = start.weight.detach().clone(), start.bias.detach().clone()
     momentum = [torch.zeros_like(weight), torch.zeros_like(bias)]
@@ -93,6 +85,22 @@ def test_photos_are_evaluated_too(tmp_path: Path) -> None:
     run = photo_run(data, tmp_path / "run", epochs=1)
     assert wcl.evaluate(run, "knn", str(data)).n_test == 4
     assert wcl.evaluate(run, "linear", str(data), mode="paper", epochs=1).n_train == 20
+
+
+def test_an_encoder_of_grey_images_takes_colour_and_the_other_way_round(
+    run: Path, tmp_path: Path
+) -> None:
+    data = photo_folder(tmp_path / "data")
+    for mode in ("fast", "paper"):
+        assert wcl.evaluate(run, "linear", data, mode=mode, epochs=1).n_test == 4
+    colour = photo_run(data, tmp_path / "colour", epochs=1)
+    for mode in ("fast", "paper"):
+        assert wcl.evaluate(colour, "linear", "digits", mode=mode, epochs=1).n_test == 500
+
+
+def test_a_test_source_is_opened_at_its_test_split(run: Path) -> None:
+    own, named = (wcl.evaluate(run, "knn", "digits", test_data=t) for t in ("", "digits"))
+    assert own.top1 == named.top1
 
 
 def test_data_without_labels_are_refused(run: Path, tmp_path: Path) -> None:

@@ -64,8 +64,10 @@ def colour_jitter(images: Tensor, factors: Floats, order: Integers) -> Tensor:
 def rotate_hue(images: Tensor, turn: Tensor) -> Tensor:
     """Turn the hue of RGB images, keeping saturation and value of HSV.
 
-    With v the largest channel, c the spread and k = (n + 6·hue) mod 6, channel n ∈ {5, 3, 1} of
-    an HSV colour is v − c·clamp(min(k, 4 − k), 0, 1).
+    Hue in sixths of a turn is 0 + d_b − d_g where red is largest, 2 + d_r − d_b where green is, and
+    4 + d_g − d_r where blue is, with d the distance of a channel from the largest as a share of the
+    spread. Back again, a channel is the least plus the spread times a trapezium of the hue. The
+    cases are told apart by arithmetic: on a CPU `where` costs twenty times as much as `lerp`.
 
     Args:
         images: (N, 3, H, W) in [0, 1].
@@ -75,23 +77,25 @@ def rotate_hue(images: Tensor, turn: Tensor) -> Tensor:
         (N, 3, H, W).
     """
     red, green, blue = images.unbind(dim=1)
-    value = torch.maximum(torch.maximum(red, green), blue)
-    spread = value - torch.minimum(torch.minimum(red, green), blue)
-    per_spread = spread.clamp(min=1e-12).reciprocal_()  # of grey: its numerator is 0 anyway
-    sextant = torch.where(
-        value == red,
-        (green - blue).mul_(per_spread),
-        torch.where(
-            value == green,
-            (blue - red).mul_(per_spread).add_(2),
-            (red - green).mul_(per_spread).add_(4),
-        ),
-    ).add_(6 * turn[:, None, None])
+    largest = torch.maximum(torch.maximum(red, green), blue)
+    least = torch.minimum(torch.minimum(red, green), blue)
+    spread = largest - least
+    per_spread = spread.clamp(min=1e-12).reciprocal_()  # of grey: the distances are 0 anyway
+    d_r, d_g, d_b = ((largest - channel).mul_(per_spread) for channel in (red, green, blue))
+    # 1 where the distance is 0: the least other distance of float32 colours is above 1e-8.
+    red_largest, green_largest = (d.mul(-1e9).add_(1).clamp_(0, 1) for d in (d_r, d_g))
+    hue = torch.lerp((d_g - d_r).add_(4), (d_r - d_b).add_(2), green_largest)
+    hue = torch.lerp(hue, d_b.sub_(d_g), red_largest).add_(6 * turn[:, None, None])
+    hue.add_((hue / 6).floor_(), alpha=-6)
+
     turned = torch.empty_like(images)
-    for channel, n in enumerate((5, 3, 1)):
-        k = (sextant + n).remainder_(6)
-        k = torch.minimum(k, 4 - k).clamp_(0, 1)
-        torch.addcmul(value, spread, k, value=-1, out=turned[:, channel])
+    trapezia = (
+        (hue - 3).abs_().sub_(1),
+        (hue - 2).abs_().neg_().add_(2),
+        (hue - 4).abs_().neg_().add_(2),
+    )
+    for channel, height in enumerate(trapezia):
+        torch.addcmul(least, spread, height.clamp_(0, 1), out=turned[:, channel])
     return turned
 
 
@@ -107,5 +111,5 @@ def _blend(images: Tensor, weight: Floats, operation: Integers) -> None:
     keep, to_mean, to_grey = on_device.unbind(dim=1)
     grey = greyscale(images)
     mean = grey.mean(dim=(1, 2, 3), keepdim=True)
-    images.copy_(torch.lerp(torch.addcmul(mean * to_mean, grey, to_grey), images, keep))
-    images.clamp_(0, 1)
+    other = torch.addcmul(mean * to_mean, grey, to_grey)
+    torch.lerp(other, images, keep, out=images).clamp_(0, 1)

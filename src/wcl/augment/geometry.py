@@ -73,9 +73,7 @@ def resized_crop(images: Tensor, boxes: Tensor, size: int, flip: Tensor | None =
     """
     top, left, height, width = boxes.to(images.dtype).unbind(dim=1)
     rows = _resize_matrix(top, height, images.shape[2], size)
-    columns = _resize_matrix(left, width, images.shape[3], size)
-    if flip is not None:
-        columns = torch.where(flip[:, None, None], columns.flip(1), columns)
+    columns = _resize_matrix(left, width, images.shape[3], size, flip)
     return _rows_and_columns(images, rows, columns)
 
 
@@ -116,17 +114,20 @@ def affine(images: Tensor, angle: Tensor, shear: Tensor, zoom: Tensor, shift: Te
     turn, lean = torch.deg2rad(angle), torch.deg2rad(shear)
     # Output → input coordinates, the inverse of shift · rotation · shear · zoom.
     cos, sin, tan = torch.cos(turn), torch.sin(turn), torch.tan(lean)
-    inverse = torch.stack([cos - sin * tan, cos * tan + sin, -sin, cos], dim=1).view(-1, 2, 2)
-    inverse = inverse / zoom[:, None, None]
-    offset = -(inverse @ shift[:, :, None])
+    a, b, c, d = ((cos - sin * tan) / zoom, (cos * tan + sin) / zoom, -sin / zoom, cos / zoom)
+    right, down = shift.unbind(dim=1)
     # affine_grid counts in half image sizes.
-    half = images.new_tensor([images.shape[3] / 2, images.shape[2] / 2])
-    theta = torch.cat([inverse * half / half[:, None], offset / half[:, None]], dim=2)
+    across, along = images.shape[3] / 2, images.shape[2] / 2
+    first_row = [a, b * along / across, -(a * right + b * down) / across]
+    second_row = [c * across / along, d, -(c * right + d * down) / along]
+    theta = torch.stack([*first_row, *second_row], dim=1).view(-1, 2, 3)
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)
     return F.grid_sample(images, grid, mode="bilinear", align_corners=False)
 
 
-def _resize_matrix(start: Tensor, length: Tensor, full: int, size: int) -> Tensor:
+def _resize_matrix(
+    start: Tensor, length: Tensor, full: int, size: int, flip: Tensor | None = None
+) -> Tensor:
     """(N, size, full) weights that resize pixels [start, start + length) of `full` to `size`.
 
     A triangle as wide as the reduction, cut off at the crop's border and normalised: PIL's and
@@ -135,12 +136,15 @@ def _resize_matrix(start: Tensor, length: Tensor, full: int, size: int) -> Tenso
     device, dtype = start.device, start.dtype
     scale = (length / size)[:, None]
     support = scale.clamp(min=1)[:, :, None]
-    centre = start[:, None] + (torch.arange(size, device=device, dtype=dtype) + 0.5) * scale
+    offset = torch.arange(size, device=device, dtype=dtype) + 0.5
+    if flip is not None:
+        offset = torch.where(flip[:, None], size - offset, offset)
+    centre = start[:, None] + offset * scale
     pixel = torch.arange(full, device=device, dtype=dtype)
     weight = (1 - (pixel + 0.5 - centre[:, :, None]).abs() / support).clamp(min=0)
     inside = (pixel >= start[:, None]) & (pixel < (start + length)[:, None])
-    weight = weight * inside[:, None]
-    return weight / weight.sum(dim=2, keepdim=True)
+    weight *= inside[:, None].to(dtype)
+    return weight.div_(weight.sum(dim=2, keepdim=True))
 
 
 def _band_matrix(taps: Tensor, full: int) -> Tensor:
@@ -158,8 +162,5 @@ def _band_matrix(taps: Tensor, full: int) -> Tensor:
 def _rows_and_columns(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """A X Bᵀ for every channel: (N, C, H, W), (N, h, H), (N, w, W) → (N, C, h, w)."""
     count, channels, height, width = images.shape
-    # Channels inside the rows, so that both products are plain batches without a copy per channel.
-    inner = images.transpose(1, 2).reshape(count, height * channels, width)
-    across = torch.bmm(inner, columns.transpose(1, 2)).view(count, height, -1)
-    both = torch.bmm(rows, across)
-    return both.view(count, rows.shape[1], channels, columns.shape[1]).transpose(1, 2)
+    across = torch.bmm(images.reshape(count, channels * height, width), columns.transpose(1, 2))
+    return torch.matmul(rows[:, None], across.view(count, channels, height, -1))

@@ -5,19 +5,26 @@ arrive cropped by the decoding workers, which ask `boxes` where to cut. Everythi
 is the same batched code.
 """
 
+from functools import cache
+
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from wcl.augment.colour import CONTRAST, colour_jitter, greyscale
 from wcl.augment.geometry import CROP_DRAWS, affine, crop_boxes, gaussian_blur, resized_crop
 from wcl.config import AugmentConfig
+from wcl.errors import InputError
 from wcl.randomness import Draws, Integers, between
 
-# Pixels worked on at a time. On a CPU the thirty-odd passes of colour are fastest while they stay
-# in cache (128 images of 32×32, of 8…512 tried); other devices want few large calls.
-_PIXELS_AT_A_TIME = {"cpu": 2**17}
+# Pixels worked on at a time: 512 images of 32×32 on a CPU, where fewer make the calls cost more
+# than the work and many more leave the cache; other devices want few large calls.
+_PIXELS_AT_A_TIME = {"cpu": 2**19}
 _PIXELS_AT_A_TIME_ELSEWHERE = 2**26
+
+
+Flags = npt.NDArray[np.bool_]
 
 
 class ViewMaker:
@@ -27,8 +34,11 @@ class ViewMaker:
         self.config = config
         self.size = size
         self.channels = channels
-        self._mean = torch.tensor(config.mean[:channels])
-        self._std = torch.tensor(config.std[:channels])
+        for name in ("mean", "std"):
+            if len(getattr(config, name)) < channels:
+                raise InputError(
+                    f"augment.{name}: one number is needed for each of {channels} channels"
+                )
 
     def boxes(self, heights: Integers, widths: Integers, draws: Draws) -> Integers:
         """(N, 4) where to cut each view out of its image: top, left, height, width."""
@@ -37,7 +47,7 @@ class ViewMaker:
 
     def from_images(self, images: Tensor, draws: Draws) -> Tensor:
         """Views of whole images of one size: (N, C, H, W) uint8 → (N, C, size, size) float."""
-        views = self._empty(len(draws), images.device)
+        views = self._empty(draws, images)
         pixels = max(images.shape[2] * images.shape[3], self.size**2)
         for rows in _chunks(len(draws), pixels, images.device):
             part = draws[rows]
@@ -47,29 +57,33 @@ class ViewMaker:
                 images[rows].float().div_(255),
                 boxes.to(images.device, non_blocking=True),
                 self.size,
-                self._flips(part, images.device),
+                _to(images.device, self._flips(part)),
             )
             self._after_crop(crops, part, views[rows])
         return views
 
     def from_crops(self, crops: Tensor, draws: Draws) -> Tensor:
         """Views of crops that were cut at `boxes`: (N, C, size, size) uint8 → float."""
-        views = self._empty(len(draws), crops.device)
+        views = self._empty(draws, crops)
         for rows in _chunks(len(draws), self.size**2, crops.device):
             part = draws[rows]
             chunk = crops[rows].float().div_(255)
-            if (flips := self._flips(part, crops.device)) is not None:
-                chunk = torch.where(flips[:, None, None, None], chunk.flip(3), chunk)
+            flipped = _chosen(self._flips(part), crops.device)
+            chunk[flipped] = chunk[flipped].flip(3)
             self._after_crop(chunk, part, views[rows])
         return views
 
-    def _empty(self, count: int, device: torch.device) -> Tensor:
-        return torch.empty(count, self.channels, self.size, self.size, device=device)
+    def _empty(self, draws: Draws, images: Tensor) -> Tensor:
+        if images.shape[:2] != (len(draws), self.channels):
+            raise ValueError(
+                f"{len(draws)} images of {self.channels} channels are needed, "
+                f"not {tuple(images.shape)}"
+            )
+        shape = len(draws), self.channels, self.size, self.size
+        return torch.empty(shape, device=images.device)
 
-    def _flips(self, draws: Draws, device: torch.device) -> Tensor | None:
-        if self.config.flip == 0:
-            return None
-        return _to(device, draws.uniform("flip", 1)[:, 0] < self.config.flip)
+    def _flips(self, draws: Draws) -> Flags:
+        return draws.uniform("flip", 1)[:, 0] < self.config.flip
 
     def _after_crop(self, views: Tensor, draws: Draws, out: Tensor) -> None:
         views = self._jittered(views, draws)
@@ -79,8 +93,12 @@ class ViewMaker:
         if self.config.noise > 0:
             noise = draws.normal("noise", views[0].numel(), views.device)
             views = (views + self.config.noise * noise.view_as(views)).clamp_(0, 1)
-        torch.sub(views, self._mean.to(views.device)[:, None, None], out=out)
-        out.div_(self._std.to(views.device)[:, None, None])
+        mean, std = (
+            _by_channel(values[: self.channels], views.device)
+            for values in (self.config.mean, self.config.std)
+        )
+        torch.sub(views, mean, out=out)
+        out.div_(std)
 
     def _jittered(self, views: Tensor, draws: Draws) -> Tensor:
         config = self.config
@@ -135,16 +153,22 @@ class ViewMaker:
         return affine(views, *(_to(views.device, p.astype(np.float32)) for p in parameters))
 
 
+@cache
+def _by_channel(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """(C, 1, 1) on the device, copied there once."""
+    return torch.tensor(values, device=device)[:, None, None]
+
+
 def _chunks(count: int, pixels: int, device: torch.device) -> list[slice]:
     at_a_time = _PIXELS_AT_A_TIME.get(device.type, _PIXELS_AT_A_TIME_ELSEWHERE)
     step = max(1, at_a_time // pixels)
     return [slice(start, start + step) for start in range(0, count, step)]
 
 
-def _chosen(picked: np.ndarray[tuple[int], np.dtype[np.bool_]], device: torch.device) -> Tensor:
+def _chosen(picked: Flags, device: torch.device) -> Tensor:
     """Row numbers, found on the host, where they are known without waiting for the device."""
     return _to(device, np.flatnonzero(picked))
 
 
-def _to(device: torch.device, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Tensor:
+def _to(device: torch.device, array: npt.NDArray[np.generic]) -> Tensor:
     return torch.from_numpy(array).to(device, non_blocking=True)

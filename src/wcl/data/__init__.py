@@ -8,8 +8,8 @@ from wcl.data.folder import FolderSource
 from wcl.data.huggingface import hugging_face
 from wcl.data.memory import in_memory
 from wcl.data.parquet import ParquetSource
-from wcl.data.source import ArraySource, Source, held_out, limited, subset
-from wcl.errors import InputError, nearest
+from wcl.data.source import ArraySource, Source, held_out, limited, subset, with_channels
+from wcl.errors import InputError, did_you_mean
 
 __all__ = [
     "ArraySource",
@@ -20,6 +20,7 @@ __all__ = [
     "open_source",
     "open_splits",
     "subset",
+    "with_channels",
 ]
 
 _NAMES = ("digits", "cifar10", "cifar100")
@@ -49,7 +50,7 @@ def open_splits(spec: str, test_spec: str = "") -> tuple[Source, Source]:
         test_spec: where the test images are, if not in the test split of `spec`.
     """
     if test_spec:
-        return open_source(spec), open_source(test_spec)
+        return open_source(spec), _open(test_spec, "test") or open_source(test_spec)
     train, test = open_source(spec), _open(spec, "test")
     return held_out(train) if test is None else (train, test)
 
@@ -71,8 +72,8 @@ def _open(spec: str, split: str) -> Source | None:
         return ParquetSource(spec, [path]) if split == "train" else None
     if not (spec and path.is_dir()):
         raise InputError(
-            f"{spec or '--data'}: no such data{nearest(spec, _NAMES)}; give a folder of images, a "
-            f"parquet file or folder, hf:NAME, or one of {', '.join(_NAMES)}"
+            f"{spec or '--data'}: no such data{did_you_mean(spec, _NAMES)}; give a folder of "
+            f"images, a parquet file or folder, hf:NAME, or one of {', '.join(_NAMES)}"
         )
     return _open_folder(spec, path, split)
 

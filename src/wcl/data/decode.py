@@ -20,6 +20,7 @@ _DAMAGED = (
     SyntaxError,
     EOFError,
     RuntimeError,
+    MemoryError,
     Image.DecompressionBombError,
 )
 
@@ -138,7 +139,7 @@ def centre_crop(image: Image.Image, size: int, channels: int = 3) -> Tensor:
     least = min(height, width)
     if least >= 2 * shorter:
         image.draft(None, (shorter * image.width // least, shorter * image.height // least))
-    whole = decoded(image, channels)
+    whole = _without_far_ends(decoded(image, channels))
     scale = shorter / min(whole.size)
     whole = whole.resize(
         (max(size, round(whole.width * scale)), max(size, round(whole.height * scale))),
@@ -146,6 +147,17 @@ def centre_crop(image: Image.Image, size: int, channels: int = 3) -> Tensor:
     )
     left, top = (whole.width - size) // 2, (whole.height - size) // 2
     return _pixels(whole.crop((left, top, left + size, top + size)))
+
+
+def _without_far_ends(image: Image.Image) -> Image.Image:
+    """The middle of an image that is more than four times as long as it is wide.
+
+    A strip of 30,000×1 pixels would otherwise be enlarged to gigabytes before it is cropped.
+    """
+    longest = 4 * min(image.size)
+    width, height = min(image.width, longest), min(image.height, longest)
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
 
 
 def whole_pixels(image: Image.Image, channels: int = 3) -> Tensor:

@@ -11,7 +11,7 @@ from rich.table import Table
 from wcl.config import DataConfig
 from wcl.data import ArraySource, Source, open_source
 from wcl.data.decode import UnreadableImage, decoded, upright_size
-from wcl.data.loader import default_workers
+from wcl.data.loader import worker_count
 from wcl.progress import track
 
 
@@ -34,7 +34,7 @@ def examine(source: Source) -> Found:
     if isinstance(source, ArraySource):
         sizes[(source.pixels.shape[2], source.pixels.shape[3])] = len(source)
     else:
-        with ThreadPoolExecutor(default_workers() + 1) as pool:
+        with ThreadPoolExecutor(worker_count(-1) + 1) as pool:
             results = pool.map(lambda index: _look(source, index), range(len(source)))
             for index, result in enumerate(track(results, "looking at images", len(source))):
                 if isinstance(result, str):

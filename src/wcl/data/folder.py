@@ -1,6 +1,7 @@
 """A folder of images, nested or flat; sub-folders are classes where there are any."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -42,7 +43,11 @@ class FolderSource(Source):
         return open_image(self.root / self.paths[index])
 
     def where(self, index: int) -> str:
-        return str(self.root / self.paths[index])
+        # Names need not be text; what cannot be printed is replaced.
+        return os.fsencode(self.root / self.paths[index]).decode(errors="replace")
+
+    def _identity(self) -> Iterator[bytes]:
+        yield from (os.fsencode(path) + b"\0" for path in self.paths)
 
 
 def _images_below(root: Path) -> list[str]:
@@ -52,11 +57,15 @@ def _images_below(root: Path) -> list[str]:
     pending = [""]
     while pending:
         below = pending.pop()
-        status = (root / below).stat()
+        try:
+            status = (root / below).stat()
+            entries = sorted(os.scandir(root / below), key=lambda entry: entry.name, reverse=True)
+        except PermissionError as error:
+            raise InputError(f"{root / below}: may not be read; change its permissions") from error
         if (status.st_dev, status.st_ino) in seen:
             continue
         seen.add((status.st_dev, status.st_ino))
-        for entry in os.scandir(root / below):
+        for entry in entries:
             if entry.name.startswith("."):
                 continue
             path = f"{below}{entry.name}"

@@ -1,10 +1,12 @@
 """`hf:NAME`: any image data set that the `datasets` library can open."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
 
+from wcl.data.decode import UnreadableImage, open_image
 from wcl.data.source import Source
 from wcl.errors import InputError
 
@@ -22,20 +24,25 @@ class HuggingFaceSource(Source):
         if not images:
             raise InputError(f"{name}: no column of images among {', '.join(data.features)}")
         self._column = images[0]
-        self._data = data
+        # Undecoded: the bytes are opened here, where damaged ones can be skipped.
+        self._data = data.cast_column(self._column, datasets.Image(decode=False))
         for column, feature in data.features.items():
             if isinstance(feature, datasets.ClassLabel):
-                labels = torch.tensor(data[column])
-                if (labels >= 0).all():
-                    self.labels, self.classes = labels, list(feature.names)
+                values = list(data[column])
+                if all(value is not None and value >= 0 for value in values):
+                    self.labels, self.classes = torch.tensor(values), list(feature.names)
                 break
 
     def __len__(self) -> int:
         return len(self._data)
 
     def image(self, index: int) -> Image.Image:
-        image: Image.Image = self._data[index][self._column]
-        return image
+        found = self._data[index][self._column] or {}
+        if found.get("bytes") is not None:
+            return open_image(found["bytes"])
+        if found.get("path"):
+            return open_image(Path(found["path"]))
+        raise UnreadableImage("no image in this row")
 
     def where(self, index: int) -> str:
         return f"{self.name} row {index}"

@@ -6,11 +6,13 @@ depends on the task it is sent and on nothing else, so their number changes noth
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -90,7 +92,7 @@ class Loader:
         self.device = device
         self.views = views
         self.steps_per_epoch = len(source) // batch
-        self.workers = default_workers() if workers < 0 else workers
+        self.workers = worker_count(workers)
         self._pixels = source.pixels.to(device) if isinstance(source, ArraySource) else None
         self._photos: DataLoader[_Crops] | None = None
         self._tasks: list[_Task] = []
@@ -142,6 +144,8 @@ class Loader:
             index = np.concatenate([piece.index for piece in pieces])
             crops = torch.cat([piece.crops for piece in pieces], dim=1).flatten(0, 1)
             skipped = {k: v for piece in pieces for k, v in piece.skipped.items()}
+            if self.device.type == "cuda":
+                crops = crops.pin_memory()  # or the copy would make the host wait
             crops = crops.to(self.device, non_blocking=True)
             yield Batch(index, maker.from_crops(crops, self._draws(epoch, index)), skipped)
 
@@ -154,7 +158,7 @@ class Loader:
             num_workers=self.workers,
             prefetch_factor=ahead if self.workers else None,
             persistent_workers=self.workers > 0,
-            pin_memory=self.device.type == "cuda",
+            worker_init_fn=_leave_signals_to_the_parent,
             generator=torch.Generator(),  # or it would draw from the one that dropout uses
         )
 
@@ -181,7 +185,7 @@ class _PhotoCrops(Dataset[_Crops]):
                 kept.append(index)
             except UnreadableImage as error:
                 skipped[index] = f"{self.source.where(index)}: {error}"
-        size, channels = task.maker.size, self.source.channels
+        size, channels = task.maker.size, task.maker.channels
         stacked = (
             torch.stack(crops, dim=1)
             if crops
@@ -193,15 +197,28 @@ class _PhotoCrops(Dataset[_Crops]):
         """(views, C, size, size) bytes."""
         view = np.arange(self.views, dtype=np.int64)
         draws = Draws(self.seed, task.epoch, np.full(self.views, index, dtype=np.int64), view)
-
-        def boxes(height: int, width: int) -> Integers:
-            sizes = np.array([height, width], dtype=np.int64).repeat(self.views).reshape(2, -1)
-            return task.maker.boxes(sizes[0], sizes[1], draws)
-
-        sizes = [task.maker.size] * self.views
-        return torch.stack(cut_views(self.source.image(index), boxes, sizes, self.source.channels))
+        return photo_crops(self.source.image(index), task.maker, draws)
 
 
-def default_workers() -> int:
+def photo_crops(image: Image.Image, maker: ViewMaker, draws: Draws) -> Tensor:
+    """One crop of a photo for each draw: (n, C, size, size) bytes."""
+
+    def boxes(height: int, width: int) -> Integers:
+        sizes = np.array([height, width], dtype=np.int64)[:, None].repeat(len(draws), axis=1)
+        return maker.boxes(sizes[0], sizes[1], draws)
+
+    return torch.stack(cut_views(image, boxes, [maker.size] * len(draws), maker.channels))
+
+
+def _leave_signals_to_the_parent(worker: int) -> None:
+    """Ctrl-C and SIGTERM reach the whole group of processes; the parent alone decides to stop."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def worker_count(wanted: int) -> int:
+    """That many processes, or with -1 one for each core but one, at most 8."""
+    if wanted >= 0:
+        return wanted
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, min(8, (cores or 2) - 1))

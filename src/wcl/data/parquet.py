@@ -46,11 +46,12 @@ class ParquetSource(Source):
 
     def _read_labels(self, column: Any, names: list[str]) -> None:
         values = column.to_pylist()
-        if any(value is None for value in values) or min_or_zero(values) < 0:
-            return  # as in unlabelled test splits, which mark every row with -1
         if all(isinstance(value, int) for value in values):
-            self.labels = torch.tensor(values)
-            self.classes = names or [str(i) for i in range(max(values) + 1)]
+            if min(values) < 0:
+                return  # as in unlabelled test splits, which mark every row with -1
+            self.labels = torch.tensor(values, dtype=torch.long)
+            enough = max(values) < len(names)
+            self.classes = names if enough else [str(i) for i in range(max(values) + 1)]
         elif all(isinstance(value, str) for value in values):
             self.classes = sorted(set(values))
             number = {name: i for i, name in enumerate(self.classes)}
@@ -67,10 +68,6 @@ class ParquetSource(Source):
 
     def where(self, index: int) -> str:
         return f"{self.name} row {index}"
-
-
-def min_or_zero(values: list[Any]) -> int:
-    return min((value for value in values if isinstance(value, int)), default=0)
 
 
 def _image_column(schema: Any) -> str | None:

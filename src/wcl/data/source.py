@@ -1,13 +1,15 @@
 """What a data set is to the rest of the project: images by number, labels if there are any."""
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from wcl.data.decode import UnreadableImage
 from wcl.randomness import Integers, seed_of
 
 
@@ -34,6 +36,19 @@ class Source(ABC):
     def where(self, index: int) -> str:
         """Where the image lies, for people."""
 
+    def fingerprint(self) -> str:
+        """A digest that changes when the images do: a resumed run must find the same ones."""
+        digest = hashlib.sha256(str(len(self)).encode())
+        if self.labels is not None:
+            digest.update(self.labels.numpy().tobytes())
+        for part in self._identity():
+            digest.update(part)
+        return digest.hexdigest()
+
+    def _identity(self) -> Iterator[bytes]:
+        """What else tells this source from another of the same size and labels."""
+        yield b""
+
 
 class ArraySource(Source):
     """Small images of one size, all of them in memory as bytes: (N, C, H, W).
@@ -55,11 +70,16 @@ class ArraySource(Source):
         return len(self.pixels)
 
     def image(self, index: int) -> Image.Image:
+        if index in self.unreadable:
+            raise UnreadableImage(self.unreadable[index])
         array = self.pixels[index].permute(1, 2, 0).numpy()
         return Image.fromarray(array[:, :, 0] if self.channels == 1 else array)
 
     def where(self, index: int) -> str:
         return f"{self.name}[{index}]"
+
+    def _identity(self) -> Iterator[bytes]:
+        yield from (chunk.numpy().tobytes() for chunk in self.pixels.split(4096))
 
 
 class Subset(Source):
@@ -82,6 +102,10 @@ class Subset(Source):
     def where(self, index: int) -> str:
         return self.source.where(int(self.indices[index]))
 
+    def _identity(self) -> Iterator[bytes]:
+        yield self.source.fingerprint().encode()
+        yield self.indices.tobytes()
+
 
 def subset(source: Source, indices: Integers) -> Source:
     """Those images; what is in memory stays there."""
@@ -98,6 +122,23 @@ def subset(source: Source, indices: Integers) -> Source:
     return Subset(source, indices)
 
 
+def with_channels(source: Source, channels: int) -> Source:
+    """The source in colour (3) or in grey (1), whatever it is in itself."""
+    if source.channels == channels:
+        return source
+    if not isinstance(source, ArraySource):
+        source.channels = channels  # files are converted as they are decoded
+        return source
+    if channels == 3:
+        pixels = source.pixels.expand(-1, 3, -1, -1)
+    else:
+        luma = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
+        pixels = (source.pixels.float() * luma).sum(dim=1, keepdim=True).round().to(torch.uint8)
+    converted = ArraySource(source.name, pixels, source.labels, source.classes)
+    converted.unreadable = source.unreadable
+    return converted
+
+
 def limited(source: Source, count: int, seed: int) -> Source:
     """A random `count` of the images, drawn once from the seed, in their old order; 0 for all."""
     if count == 0 or count >= len(source):
@@ -112,7 +153,10 @@ def held_out(source: Source, share: float = 0.2, seed: int = 0) -> tuple[Source,
     labels = np.zeros(len(source)) if source.labels is None else source.labels.numpy()
     test = np.concatenate(
         [
-            generator.permutation(members)[: max(1, round(share * len(members)))]
+            # A class of one stays in the training part: there it can at least be learnt.
+            generator.permutation(members)[
+                : min(max(1, round(share * len(members))), len(members) - 1)
+            ]
             for members in (np.flatnonzero(labels == label) for label in np.unique(labels))
         ]
     )

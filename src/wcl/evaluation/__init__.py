@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from wcl.config import EvalConfig, KnnConfig, LinearConfig
-from wcl.data import in_memory, open_splits
+from wcl.data import in_memory, open_splits, with_channels
 from wcl.encoder import Encoder, load
-from wcl.errors import InputError, nearest
+from wcl.errors import InputError, did_you_mean
 from wcl.evaluation.knn import knn
 from wcl.evaluation.linear import linear
 from wcl.evaluation.result import Result, show
@@ -24,7 +24,7 @@ PROTOCOLS: dict[str, tuple[type[EvalConfig], Callable[..., Result]]] = {
 def evaluate(
     run: str | Path | Encoder,
     protocol: str = "knn",
-    data: str = "",
+    data: str | Path = "",
     config: EvalConfig | None = None,
     **options: Any,
 ) -> Result:
@@ -41,19 +41,28 @@ def evaluate(
         InputError: no such protocol, no encoder, or data without labels.
     """
     if protocol not in PROTOCOLS:
-        raise InputError(f"{protocol}: no such protocol{nearest(protocol, PROTOCOLS)}")
+        raise InputError(f"{protocol}: no such protocol{did_you_mean(protocol, PROTOCOLS)}")
     kind, carry_out = PROTOCOLS[protocol]
-    config = config or kind(data=data, **options)
+    config = config or kind(data=str(data), **options)
     if not config.data:
         raise InputError("--data: say where the labelled images are")
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
-    train, test = (in_memory(source) for source in open_splits(config.data, config.test_data))
+    channels = encoder.description.channels
+    train, test = (
+        with_channels(in_memory(source), channels)
+        for source in open_splits(config.data, config.test_data)
+    )
     for source in (train, test):
         if source.labels is None:
             raise InputError(
                 f"{source.name}: has no labels, which this evaluation needs; put each class's "
                 "images into a sub-folder of its own"
             )
-    if list(train.classes) != list(test.classes):
-        raise InputError(f"{config.data}: train and test have different classes")
+    for ours, theirs in zip(train.classes, test.classes, strict=False):
+        if ours != theirs:
+            raise InputError(
+                f"{config.data}: train and test have different classes, such as {ours} and {theirs}"
+            )
+    if len(test.classes) > len(train.classes):
+        raise InputError(f"{config.data}: the test images have classes that the others lack")
     return carry_out(encoder, train, test, config)

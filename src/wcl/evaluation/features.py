@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from wcl.data.decode import UnreadableImage, centre_crop
-from wcl.data.loader import default_workers
+from wcl.data.loader import worker_count
 from wcl.data.source import ArraySource, Source
 from wcl.encoder import Encoder
 from wcl.errors import InputError
@@ -56,7 +56,7 @@ def pixel_batches(
         crops,
         batch_size=_BATCH,
         collate_fn=_collate,
-        num_workers=0 if in_memory else default_workers() if workers < 0 else workers,
+        num_workers=0 if in_memory else worker_count(workers),
         generator=torch.Generator(),
     ):
         skipped += len(unreadable)
@@ -76,8 +76,6 @@ class _CentreCrops(Dataset[tuple[int, Tensor | str]]):
         return len(self.source)
 
     def __getitem__(self, index: int) -> tuple[int, Tensor | str]:
-        if isinstance(self.source, ArraySource) and index in self.source.unreadable:
-            return index, self.source.unreadable[index]
         try:
             return index, centre_crop(self.source.image(index), self.size, self.channels)
         except UnreadableImage as error:

@@ -17,6 +17,7 @@ from wcl.config import AugmentConfig, LinearConfig
 from wcl.data import Source
 from wcl.data.loader import Loader
 from wcl.encoder import Encoder
+from wcl.errors import InputError
 from wcl.evaluation.features import features
 from wcl.evaluation.result import Result
 from wcl.optim import rate_at, set_rate
@@ -29,6 +30,9 @@ Batches = Callable[[int], Iterator[tuple[Tensor, Tensor]]]
 def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) -> Result:
     """Train a linear classifier and test it."""
     began = time.perf_counter()
+    for name in ("batch", "epochs"):
+        if getattr(config, name) < 1:
+            raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
     test_features, test_labels = (
         t.to(encoder.device) for t in features(encoder, test, config.workers)
     )
@@ -36,12 +40,16 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
         train_features, labels = (
             t.to(encoder.device) for t in features(encoder, train, config.workers)
         )
-        steps = -(-len(labels) // config.batch)
+        batch = min(config.batch, len(labels))
+        steps = -(-len(labels) // batch)
         batches = _shuffled(train_features, labels, config)
         n_train = len(labels)
     else:
+        batch = min(config.batch, len(train))
         batches, steps, n_train = _augmented(encoder, train, config)
-    layer = fit(batches, steps, encoder.features, len(train.classes), config, encoder.device)
+    peak = config.rate * batch / 256
+    shape = encoder.features, len(train.classes)
+    layer = fit(batches, steps, config.epochs, shape, peak, config.seed, encoder.device)
     with torch.no_grad():
         ranked = layer(test_features).topk(min(5, len(train.classes)), dim=1).indices
     right = ranked == test_labels[:, None]
@@ -62,20 +70,21 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
 def fit(
     batches: Batches,
     steps: int,
-    inputs: int,
-    classes: int,
-    config: LinearConfig,
+    epochs: int,
+    shape: tuple[int, int],
+    peak: float,
+    seed: int,
     device: torch.device,
 ) -> nn.Linear:
-    """Train the layer on `batches(epoch)`, `steps` of them in each epoch."""
-    torch.manual_seed(seed_of(config.seed, "linear"))
-    layer = nn.Linear(inputs, classes).to(device)
-    nn.init.normal_(layer.weight, std=0.01)
+    """Train a layer of shape (inputs, classes) on `batches(epoch)`, `steps` in each epoch."""
+    layer = nn.Linear(*shape)
+    generator = torch.Generator().manual_seed(seed_of(seed, "linear"))
+    nn.init.normal_(layer.weight, std=0.01, generator=generator)
     nn.init.zeros_(layer.bias)
-    peak = config.rate * config.batch / 256
+    layer = layer.to(device)
     optimiser = torch.optim.SGD(layer.parameters(), lr=peak, momentum=0.9)
-    step, total = 0, steps * config.epochs
-    for epoch in track(range(config.epochs), "training the linear layer"):
+    step, total = 0, steps * epochs
+    for epoch in track(range(epochs), "training the linear layer"):
         for inputs_now, labels in batches(epoch):
             set_rate(optimiser, rate_at(step, peak, 0, total))
             optimiser.zero_grad(set_to_none=True)

@@ -1,0 +1,93 @@
+"""Settings that no run can have, each refused with one line that names it."""
+
+from dataclasses import asdict
+from importlib.util import find_spec
+
+from wcl.config import PretrainConfig, flat
+from wcl.errors import InputError
+from wcl.machine import best_device
+
+_AT_LEAST = {
+    "epochs": 1,
+    "batch": 2,
+    "size": 1,
+    "limit": 0,
+    "seed": 0,
+    "early_epochs": 0,
+    "save_every": 1,
+    "threads": 0,
+    "workers": -1,
+    "model.head_width": 1,
+    "model.head_out": 1,
+    "loss.nce": 0,
+    "loss.swap": 0,
+    "optim.rate": 0,
+    "optim.momentum": 0,
+    "optim.weight_decay": 0,
+    "optim.warmup": 0,
+    "log.every": 1,
+    "log.health": 0,
+    "log.knn_every": 0,
+    "augment.brightness": 0,
+    "augment.contrast": 0,
+    "augment.saturation": 0,
+    "augment.rotate": 0,
+    "augment.shear": 0,
+    "augment.shift": 0,
+    "augment.noise": 0,
+}
+_PROBABILITIES = ("flip", "jitter", "grey", "blur")
+# Ranges: the least that the lower end may be (itself excluded), the most that the upper may be.
+_RANGES = {
+    "area": (0.0, 1.0),
+    "ratio": (0.0, float("inf")),
+    "zoom": (0.0, float("inf")),
+    "blur_sigma": (0.0, float("inf")),
+}
+
+
+def check(config: PretrainConfig) -> None:
+    """Raise InputError for the first setting that cannot be.
+
+    >>> check(PretrainConfig(data="photos", out="runs/a", batch=1))
+    Traceback (most recent call last):
+    wcl.errors.InputError: --batch: must be at least 2, not 1
+    """
+    if not config.data:
+        raise InputError(
+            "--data: say where the images are: a folder, a parquet file, cifar10, digits …"
+        )
+    if not config.out:
+        raise InputError("--out: name a folder for the run, such as --out runs/first")
+    values = flat(asdict(config))
+    for name, least in _AT_LEAST.items():
+        if values[name] < least:
+            raise InputError(f"--{name}: must be at least {least}, not {values[name]}")
+    if config.seed >= 2**63:
+        raise InputError("--seed: must be less than 2⁶³")
+    if config.loss.tau <= 0:
+        raise InputError(f"--loss.tau: must be more than 0, not {config.loss.tau}")
+    if config.model.head_layers not in (2, 3):
+        raise InputError(f"--model.head_layers: must be 2 or 3, not {config.model.head_layers}")
+    _check_augmentation(config)
+    if config.log.wandb and find_spec("wandb") is None:
+        raise InputError("--log.wandb: Weights & Biases is not installed; pip install wandb")
+    if config.precision == "16-mixed" and best_device(config.device) != "cuda":
+        raise InputError("--precision: 16-mixed needs a CUDA GPU; use bf16-mixed or 32-true")
+
+
+def _check_augmentation(config: PretrainConfig) -> None:
+    augment = config.augment
+    for name in _PROBABILITIES:
+        if not 0 <= getattr(augment, name) <= 1:
+            raise InputError(f"--augment.{name}: a probability is between 0 and 1")
+    for name, (above, most) in _RANGES.items():
+        low, high = getattr(augment, name)
+        if not above < low <= high <= most:
+            raise InputError(
+                f"--augment.{name}: [{low}, {high}] is not a range that can be drawn from"
+            )
+    if not 0 <= augment.hue <= 0.5:
+        raise InputError(f"--augment.hue: must be between 0 and 0.5, not {augment.hue}")
+    if min(augment.std, default=0) <= 0:
+        raise InputError("--augment.std: must be above 0 for every channel")
