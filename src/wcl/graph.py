@@ -19,6 +19,7 @@ _ROWS_AT_A_TIME = 512
 _GROUP = 64
 
 
+@torch.no_grad()
 def nearest_neighbours(queries: Tensor, keys: Tensor, first: int = 0) -> Tensor:
     """The most similar key of every query by cosine, the query itself excluded.
 
@@ -71,8 +72,8 @@ def _equal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     weights = mix(torch.arange(1, rows.shape[1] + 1, device=rows.device))
     order = (bits * weights).sum(dim=1).argsort(stable=True)
     follows = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
-    ordered = bits[order]
-    follows[1:] = (ordered[1:] == ordered[:-1]).all(dim=1)
+    ordered = rows[order]
+    follows[1:] = (ordered[1:] - ordered[:-1]).abs().amax(dim=1) == 0
 
     position = torch.arange(len(rows), device=rows.device)
     group_start = torch.where(follows, 0, position).cummax(dim=0).values
