@@ -23,6 +23,9 @@ from wcl.methods import Losses
 from wcl.progress import console
 
 
+_SECONDS_BETWEEN_WORDS = 10.0
+
+
 class Monitor:
     """Follows a run step by step.
 
@@ -50,6 +53,7 @@ class Monitor:
         self._recent: list[tuple[Tensor, ...]] = []
         self._skipped: dict[int, str] = {}
         self._console = console()
+        self._said = -math.inf
         self._writers = curve_writers(folder.path, config, step)
         self._began = self._line_began = time.perf_counter()
         self._epoch_seconds = self._wait = self._line_wait = 0.0
@@ -201,7 +205,11 @@ class Monitor:
         }
         values |= self._health() | measure()
         self._write({"kind": "epoch", "step": step, "epoch": epoch} | values | timing)
-        self.say(f"epoch {epoch}/{self._config.epochs}  {_sentence(values | timing)}")
+        # Short epochs do not flood the terminal; metrics.jsonl has them all.
+        now = time.monotonic()
+        if now - self._said >= _SECONDS_BETWEEN_WORDS or epoch == self._config.epochs:
+            self._said = now
+            self.say(f"epoch {epoch}/{self._config.epochs}  {_sentence(values | timing)}")
         self._sums.clear()
         self._counts.clear()
         self._recent.clear()
