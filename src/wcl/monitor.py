@@ -22,7 +22,6 @@ from wcl.errors import RunError
 from wcl.methods import Losses
 from wcl.progress import console
 
-
 _SECONDS_BETWEEN_WORDS = 10.0
 
 
