@@ -25,6 +25,8 @@ def pretrain(words: list[str]) -> int:
         return 0
     resume, words = take_flag("--resume", words)
     config = settings.parse_settings(words, resume)
+    if sys.stderr.isatty():  # a sign of life: the import below takes seconds
+        print(f"{config.method} on {config.data} for {config.epochs} epochs", file=sys.stderr)
     from wcl import train
 
     if not train.run(config, resume):

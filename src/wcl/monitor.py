@@ -277,7 +277,7 @@ def _sentence(values: dict[str, Any]) -> str:
     if "components" in values:
         words.append(f"components {values['components']:.0f}")
     words += [
-        f"{word} {values[name]:.1%}"
+        f"{word} {values[name]:.0%}"
         for name, word in (("purity", "pure"), ("knn_top1", "k-NN"), ("data_wait", "waiting"))
         if name in values
     ]
