@@ -1,6 +1,7 @@
 """The command line as a person meets it: help, results, and one clear line for every mistake."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,12 @@ def test_the_module_is_the_command() -> None:
         (["pretrain", "digits", "--precision", "16-mixed", "--out", "x"], "needs a CUDA GPU"),
         (["pretrain", "digits", "--model.backbone", "resnet18.x", "--out", "x"], "resnet18.x"),
         (["pretrain", "digits", "--size", "8", "--out", "x"], "--size: conv_tiny cannot take"),
+        (["pretrain", "digits", "--optim.rate", ".nan", "--out", "x"], "--optim.rate: must be a f"),
+        (["pretrain", "digits", "--augment.zoom", "[1, .inf]", "--out", "x"], "must be a finite"),
+        (["pretrain", "digits", "--seed", "9" * 30, "--out", "x"], "--seed: must be at most"),
+        (["pretrain", "digits", "--size", "2000000", "--out", "x"], "--size: must be at most"),
+        (["views", "digits", "--augment.area", "[2, 3]"], "is not a range"),
+        (["bench", "labels", "--rounds", "-1"], "--rounds"),
         (["views", "digits", "--images", "0"], "--images: must be at least 1"),
         (["views", "digits", "--out", "nowhere/x.png"], "a folder that exists"),
         (["views", "digits", "--out", "x.gif"], "must be a .png file"),
@@ -141,6 +148,41 @@ def test_labels_asked_of_unlabelled_data_are_refused(
 ) -> None:
     data = flat_folder(tmp_path / "flat")
     assert "has no labels" in refused(["eval", "knn", str(run), "--data", str(data)], capsys)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--tau", "0"), ("--tau", ".nan"), ("--k", "0"), ("--rate", "-1"), ("--batch", "0")],
+)
+def test_evaluations_refuse_numbers_that_cannot_be(
+    option: str, value: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    protocol = "knn" if option in ("--tau", "--k") else "linear"
+    words = ["eval", protocol, str(run), "--data", "digits", option, value]
+    assert option in refused(words, capsys)
+
+
+@pytest.mark.parametrize("content", [b"\x00\xff\xfe", b"optim: 3\n", b"- a\n- b\n"])
+def test_files_that_are_no_settings_are_refused(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.yaml").write_bytes(content)
+    refused(["pretrain", "digits", "--config", str(tmp_path / "x.yaml")], capsys)
+
+
+def test_a_reader_that_has_seen_enough_and_a_plain_terminal_are_no_errors() -> None:
+    command = f"{sys.executable} -m wcl recipes | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stderr == ""
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    words = [sys.executable, "-m", "wcl", "pretrain", "--help"]
+    assert subprocess.run(words, env=plain, capture_output=True).returncode == 0
+
+
+def test_class_names_are_not_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = photo_folder(tmp_path / "data", ("[red]", "[bold]"), 2)
+    assert run_command(["data", str(root)]) == 0
+    assert "[bold], [red]" in capsys.readouterr().out
 
 
 def test_data_says_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -296,3 +296,12 @@ def test_labels_that_do_not_match_are_an_error(
 ) -> None:
     with pytest.raises(ValueError, match="labels"):
         supervised_contrastive(torch.ones(rows), torch.zeros(labels, dtype=torch.long))
+
+
+def test_options_that_cannot_be_are_an_error() -> None:
+    z, labels = normal(0, 4, 3), labels_of(0, 4, 2)
+    for tau in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="tau must be above 0"):
+            nt_xent(z, z, tau)
+    with pytest.raises(ValueError, match="mean or sum"):
+        supervised_contrastive(z, labels, positives="average")  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ import wcl
 from images import photo_folder
 from runs import metrics, photo_run, tiny_run
 from wcl import train
+from wcl.checkpoint import RunFolder
 from wcl.errors import InputError, RunError
 
 
@@ -194,6 +195,29 @@ def test_a_run_that_died_before_its_first_checkpoint_begins_again(tmp_path: Path
     (parts / "checkpoints" / "last.ckpt").unlink()
     tiny_run(parts, resume=True)
     assert_same_run(whole, parts)
+
+
+def test_a_run_without_a_checkpoint_is_begun_again_with_its_own_settings(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", epochs=1)
+    (run / "checkpoints" / "last.ckpt").unlink()
+    with pytest.raises(InputError, match=r"optim\.rate=0\.002"):
+        tiny_run(run, epochs=1, resume=True, optim={"rate": 0.5})
+
+
+def test_two_runs_cannot_train_into_one_folder(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", epochs=1)
+    with RunFolder(run).locked(), pytest.raises(InputError, match="another process is training"):
+        tiny_run(run, epochs=1, resume=True)
+    assert tiny_run(run, epochs=1, resume=True) == run
+
+
+@pytest.mark.parametrize("part", ["step", "data", "monitor", "encoder", "optimiser", "random"])
+def test_a_checkpoint_that_lacks_a_part_is_refused(part: str, tmp_path: Path) -> None:
+    path = tiny_run(tmp_path / "run", epochs=1) / "checkpoints" / "last.ckpt"
+    state = torch.load(path, weights_only=True)
+    torch.save({name: value for name, value in state.items() if name != part}, path)
+    with pytest.raises(InputError, match="not a checkpoint"):
+        tiny_run(tmp_path / "run", epochs=1, resume=True)
 
 
 def test_resume_refuses_images_that_are_not_those_of_the_run(

@@ -1,7 +1,10 @@
 """What a run is on disk: its folder, its settings, and checkpoints that resume exactly."""
 
+import fcntl
 import os
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,11 +20,23 @@ _FORMAT = 1
 _FREE_ON_RESUME = {"out", "device", "threads", "workers", "save_every", "log"}
 
 
+# What a checkpoint has besides its format and its settings.
+_PARTS = {
+    "step": int,
+    "data": str,
+    "monitor": dict,
+    "encoder": dict,
+    "optimiser": dict,
+    "precision": dict,
+    "random": torch.Tensor,
+}
+
+
 class RunFolder:
     """The files of one run."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).expanduser()
+        self.path = expanded(path)
         self.config = self.path / "config.yaml"
         self.metrics = self.path / "metrics.jsonl"
         self.checkpoint = self.path / "checkpoints" / "last.ckpt"
@@ -47,9 +62,42 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"{self.path}: cannot be written to ({error.strerror})") from error
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training into the folder; the lock ends with the process.
+
+        Raises:
+            InputError: one does so already.
+        """
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(
+                    f"{self.path}: another process is training into it; wait for it to end, or "
+                    "choose another --out"
+                ) from error
+            yield
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with ~ for the home folder resolved, where it can be."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  # Path.expanduser raises for a strange ~
+
+
+def must_match(config: PretrainConfig, saved: dict[str, Any], path: Path) -> None:
+    """Raise InputError if the settings would not continue the run that was saved with others."""
+    if different := _differences(saved, _plain(asdict(config))):
+        name, old, new = different[0]
+        raise InputError(
+            f"{path}: the run was made with {name}={old}, not {new}; resume it with the same "
+            "settings, or start another run with a new --out"
+        )
+
 
 def write_config(config: PretrainConfig, path: Path) -> None:
-    path.write_text(yaml.safe_dump(_plain(asdict(config)), sort_keys=False, allow_unicode=True))
+    with path.open("x") as file:  # of two runs that start at once, one is told
+        yaml.safe_dump(_plain(asdict(config)), file, sort_keys=False, allow_unicode=True)
 
 
 def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -> None:
@@ -83,10 +131,13 @@ def load_checkpoint(path: Path, config: PretrainConfig) -> dict[str, Any] | None
         saved = state["config"]
         if state["format"] != _FORMAT:
             raise InputError(f"{path}: a checkpoint of another version of wcl")
+        if not all(isinstance(state[name], kind) for name, kind in _PARTS.items()):
+            raise TypeError
     except (
         RuntimeError,
         pickle.UnpicklingError,
         EOFError,
+        AttributeError,
         KeyError,
         TypeError,
         ValueError,
@@ -94,12 +145,7 @@ def load_checkpoint(path: Path, config: PretrainConfig) -> dict[str, Any] | None
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: not a checkpoint of wcl, or a damaged one") from error
-    if different := _differences(saved, _plain(asdict(config))):
-        name, old, new = different[0]
-        raise InputError(
-            f"{path}: the run was made with {name}={old}, not {new}; resume it with the same "
-            "settings, or start another run with a new --out"
-        )
+    must_match(config, saved, path)
     return state
 
 

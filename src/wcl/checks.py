@@ -1,5 +1,6 @@
 """Settings that no run can have, each refused with one line that names it."""
 
+import math
 from dataclasses import asdict
 from importlib.util import find_spec
 
@@ -36,6 +37,14 @@ _AT_LEAST = {
     "augment.shift": 0,
     "augment.noise": 0,
 }
+_AT_MOST = {
+    "seed": 2**63 - 1,
+    "size": 4096,
+    "threads": 4096,
+    "workers": 1024,
+    "model.head_width": 2**20,
+    "model.head_out": 2**20,
+}
 _PROBABILITIES = ("flip", "jitter", "grey", "blur")
 # Ranges: the least that the lower end may be (itself excluded), the most that the upper may be.
 _RANGES = {
@@ -63,8 +72,17 @@ def check(config: PretrainConfig) -> None:
     for name, least in _AT_LEAST.items():
         if values[name] < least:
             raise InputError(f"--{name}: must be at least {least}, not {values[name]}")
-    if config.seed >= 2**63:
-        raise InputError("--seed: must be less than 2⁶³")
+    for name, most in _AT_MOST.items():
+        if values[name] > most:
+            raise InputError(f"--{name}: must be at most {most}, not {values[name]}")
+    for name, value in values.items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(n, float) and not math.isfinite(n) for n in numbers):
+            raise InputError(f"--{name}: must be a finite number, not {value}")
+    if config.method == "simclr" and config.loss.nce == 0:
+        raise InputError("--loss.nce: SimCLR has no other loss, so it cannot be left out")
+    if config.log.health == 1:
+        raise InputError("--log.health: must be 0, or at least 2")
     if config.loss.tau <= 0:
         raise InputError(f"--loss.tau: must be more than 0, not {config.loss.tau}")
     if config.model.head_layers not in (2, 3):

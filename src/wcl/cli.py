@@ -1,8 +1,11 @@
 """The `wcl` command: parsing only. Each command is a function elsewhere, imported when called."""
 
 import json
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from wcl import __version__
@@ -204,6 +207,8 @@ def run_command(words: list[str]) -> int:
     except (InputError, RunError) as error:
         print(f"wcl: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
+    except BrokenPipeError:
+        raise
     except OSError as error:  # a full disk, a file that vanished, a folder without permission
         print(f"wcl: {error}", file=sys.stderr)
         return 1
@@ -213,4 +218,17 @@ def run_command(words: list[str]) -> int:
 
 
 def main() -> NoReturn:
-    sys.exit(run_command(sys.argv[1:]))
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started us
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+        else:
+            stream.reconfigure(errors="replace")  # for terminals without × or ≥
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # of odd images; unreadable ones are named
+    try:
+        status = run_command(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status)

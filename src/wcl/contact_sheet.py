@@ -1,5 +1,6 @@
 """A picture of what the augmentations do: one row per image, the original and some views of it."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 from wcl.augment import ViewMaker
+from wcl.checks import check
 from wcl.config import AugmentConfig, PretrainConfig, ViewsConfig
 from wcl.data import Source, in_memory, open_source
 from wcl.data.decode import UnreadableImage, centre_crop
@@ -21,6 +23,7 @@ _GAP = 4
 
 def views(config: ViewsConfig) -> Path:
     """`wcl views SRC`: write the sheet of a run's augmentations on the user's own images."""
+    check(dataclasses.replace(config, out="views.png"))
     out = Path(config.out or "views.png").expanduser()
     if out.exists():
         raise InputError(f"{out}: exists already; choose another --out")

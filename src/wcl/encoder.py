@@ -93,6 +93,9 @@ class Encoder(nn.Module):
         )
         if pixels.dtype != torch.uint8:
             raise ValueError(f"images are bytes, 0 to 255; these are {pixels.dtype}")
+        if pixels.ndim != 4 or pixels.shape[1] != self.description.channels:
+            wanted = f"(N, {self.description.channels}, height, width)"
+            raise ValueError(f"images are {wanted}; these are {tuple(pixels.shape)}")
         dtype = next(self.parameters()).dtype
         return (pixels.to(dtype) / 255 - mean.to(dtype)) / std.to(dtype)
 
@@ -151,7 +154,8 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
     Raises:
         InputError: there is no encoder there, or the file is not one.
     """
-    file = Path(path) / "encoder.safetensors" if Path(path).is_dir() else Path(path)
+    place = Path(path).expanduser()
+    file = place / "encoder.safetensors" if place.is_dir() else place
     if not file.is_file():
         raise InputError(
             f"{path}: no encoder.safetensors there; give a run that has finished an epoch"
@@ -167,7 +171,7 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
     try:
         encoder = Encoder(_described(json.loads(metadata["description"])))
         encoder.load_state_dict(weights)
-    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{file}: damaged, or of another version of wcl") from error
     return encoder.to(device).eval()
 

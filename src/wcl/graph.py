@@ -140,7 +140,9 @@ def weak_labels(embeddings: Tensor, backend: Literal["pointer", "scipy"] = "poin
     >>> weak_labels(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]))
     tensor([0, 0, 2, 2])
     """
-    if embeddings.ndim != 2 or len(embeddings) < 2:
+    if backend not in ("pointer", "scipy"):
+        raise ValueError(f"backend must be pointer or scipy, not {backend}")
+    if embeddings.ndim != 2 or len(embeddings) < 2 or embeddings.shape[1] < 1:
         raise ValueError(
             f"weak labels need at least two rows (N, D), not {tuple(embeddings.shape)}"
         )

@@ -29,6 +29,7 @@ def nt_xent(z1: Tensor, z2: Tensor, tau: float = 0.1) -> Tensor:
     >>> bool(nt_xent(z, z) < nt_xent(z, z.flip(0)))
     True
     """
+    _check_options(tau)
     _check_pair(z1, z2)
     count = len(z1)
     z = F.normalize(torch.cat([z1, z2]), dim=1)
@@ -62,6 +63,7 @@ def supervised_contrastive(
     Returns:
         A scalar.
     """
+    _check_options(tau, positives)
     _check_labels(v, labels)
     anchors = F.normalize(v, dim=1)
     keys = anchors if key_gradient else anchors.detach()
@@ -118,6 +120,7 @@ def crop_nce(crops: Tensor, z1: Tensor, z2: Tensor, tau: float = 0.1) -> Tensor:
     Returns:
         A scalar.
     """
+    _check_options(tau)
     _check_crops(crops, z1, z2)
     anchors = F.normalize(crops, dim=2).flatten(0, 1)
     own = torch.arange(len(z1), device=z1.device).repeat(len(crops))
@@ -149,6 +152,7 @@ def crop_swap(
     Returns:
         A scalar: the sum of the two terms, each the mean over crops and anchors.
     """
+    _check_options(tau, positives)
     _check_crops(crops, v1, v2)
     anchors = F.normalize(crops, dim=2)
     total = anchors.new_zeros(())
@@ -173,6 +177,13 @@ def _log_sum_over_others(anchors: Tensor, keys: Tensor, tau: float) -> Tensor:
     """(N,) log Σ_{k≠i} exp(anchor_i · key_k / τ)."""
     itself = torch.eye(len(anchors), dtype=torch.bool, device=anchors.device)
     return ((anchors @ keys.T) / tau).masked_fill(itself, -math.inf).logsumexp(dim=1)
+
+
+def _check_options(tau: float, positives: str = "mean") -> None:
+    if not 0 < tau < math.inf:
+        raise ValueError(f"tau must be above 0, not {tau}")
+    if positives not in ("mean", "sum"):
+        raise ValueError(f"positives must be mean or sum, not {positives}")
 
 
 def _check_pair(a: Tensor, b: Tensor) -> None:

@@ -5,6 +5,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -53,7 +54,9 @@ class Monitor:
         self._skipped: dict[int, str] = {}
         self._console = console()
         self._said = -math.inf
-        self._writers = curve_writers(folder.path, config, step)
+        self._folder = folder
+        self._step = step
+        self._open = ExitStack()
         self._began = self._line_began = time.perf_counter()
         self._epoch_seconds = self._wait = self._line_wait = 0.0
         self._images = self._line_images = 0
@@ -69,10 +72,15 @@ class Monitor:
         )
         total = config.epochs * steps_per_epoch
         self._task = self._bar.add_task("", total=total, completed=step, epoch="", numbers="")
-        _keep_lines_until(self._metrics_file, step)
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        """Begin to write into the run's folder, which is ours alone from here on."""
+        self._open.enter_context(self._folder.locked())
+        _keep_lines_until(self._metrics_file, self._step)
+        self._writers = curve_writers(self._folder.path, self._config, self._step)
+        for writer in self._writers:
+            self._open.callback(writer.close)
+        self._open.enter_context(self._bar)
         return self
 
     def __exit__(
@@ -81,9 +89,7 @@ class Monitor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bar.stop()
-        for writer in self._writers:
-            writer.close()
+        self._open.close()
 
     def say(self, words: str) -> None:
         self._console.print(words, markup=False, soft_wrap=True)

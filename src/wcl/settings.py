@@ -4,6 +4,7 @@ Later layers win: defaults, the recipe (or, on resuming, the run's own settings)
 files, then single settings.
 """
 
+import os
 import re
 from argparse import ArgumentError
 from dataclasses import fields, is_dataclass
@@ -121,6 +122,8 @@ def parse(parser: ArgumentParser, words: list[str], into: type[T]) -> T:
         found = parser.instantiate(parser.parse_args(words))
     except ArgumentError as error:
         raise InputError(_one_line(str(error), into)) from error
+    except (TypeError, ValueError, RecursionError) as error:  # a file that is not settings at all
+        raise InputError(f"--config: cannot be read as settings ({error})") from error
     names = {field.name for field in fields(into)}  # type: ignore[arg-type]
     return into(**{name: value for name, value in vars(found).items() if name in names})
 
@@ -162,7 +165,7 @@ def _run_config(words: list[str]) -> Path:
     out = _value_of("--out", words)
     if out is None:
         raise InputError("--out: name the folder of the run to resume")
-    path = Path(out).expanduser() / "config.yaml"
+    path = Path(os.path.expanduser(out)) / "config.yaml"  # noqa: PTH111
     if not path.is_file():
         raise InputError(f"{out}: no run to resume there; start one without --resume")
     return path
@@ -180,4 +183,6 @@ def _as_text(value: Any) -> str:
     if isinstance(value, str | Path):
         return str(value)
     plain = list(value) if isinstance(value, tuple) else value
+    if hasattr(plain, "item"):
+        plain = plain.item()  # a number of numpy's
     return yaml.safe_dump(plain, default_flow_style=True).removesuffix("\n...\n").strip()

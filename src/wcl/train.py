@@ -11,11 +11,12 @@ from threading import current_thread, main_thread
 from typing import Any
 
 import torch
+import yaml
 from lightning_fabric import Fabric
 
 from wcl import machine
 from wcl.augment import ViewMaker
-from wcl.checkpoint import RunFolder, load_checkpoint, save_checkpoint
+from wcl.checkpoint import RunFolder, load_checkpoint, must_match, save_checkpoint
 from wcl.checks import check
 from wcl.config import AugmentConfig, PretrainConfig
 from wcl.data import Source, in_memory, limited, open_source
@@ -39,7 +40,7 @@ def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
     """
     config = settings(recipe, changes, resume)
     run(config, resume)
-    return Path(config.out)
+    return RunFolder(config.out).path
 
 
 def run(config: PretrainConfig, resume: bool = False) -> bool:
@@ -50,7 +51,10 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
     folder = RunFolder(config.out)
     if not resume:
         folder.must_be_free()
-    saved = load_checkpoint(folder.checkpoint, config) if resume else None
+    saved = None
+    if resume:
+        must_match(config, yaml.safe_load(folder.config.read_text()), folder.config)
+        saved = load_checkpoint(folder.checkpoint, config)
 
     fabric = Fabric(
         accelerator=machine.best_device(config.device), devices=1, precision=config.precision
@@ -166,7 +170,7 @@ def restore(saved: dict[str, Any], encoder: Encoder, optimiser: Any, fabric: Fab
     try:
         encoder.load_state_dict(saved["encoder"])
         optimiser.load_state_dict(saved["optimiser"])
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, KeyError, AttributeError) as error:
         raise InputError("the checkpoint is of another architecture than the settings") from error
     fabric.strategy.precision.load_state_dict(saved["precision"])
     torch.set_rng_state(saved["random"])

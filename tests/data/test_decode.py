@@ -1,6 +1,7 @@
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -330,3 +331,20 @@ def test_damage_is_unreadable_or_harmless_but_nothing_else(
             assert read(image).dtype == torch.uint8
     except UnreadableImage:
         return
+
+
+@pytest.mark.parametrize(
+    ("array", "mean"),
+    [
+        (np.full((4, 4), 0x8000, dtype=np.uint16), 128),
+        (np.full((4, 4), 0x8000, dtype=np.int32), 128),
+        (np.full((4, 4), 200, dtype=np.int32), 200),
+        (np.full((4, 4), 0.5, dtype=np.float32), 127),
+    ],
+)
+def test_deep_grey_is_scaled_and_not_cut_off(
+    array: np.ndarray[Any, Any], mean: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "deep.tif"
+    Image.fromarray(array).save(path)
+    assert abs(float(whole_pixels(open_image(path)).float().mean()) - mean) <= 1

@@ -375,3 +375,30 @@ def test_the_real_cifar10_as_parquet() -> None:
     assert test.labels is not None
     assert torch.bincount(test.labels).tolist() == [1000] * 10
     assert whole_pixels(test.image(0)).shape == (3, 32, 32)
+
+
+def test_what_is_no_file_is_left_out(tmp_path: Path) -> None:
+    root = flat_folder(tmp_path / "data", 2)
+    os.mkfifo(root / "pipe.jpg")
+    (root / "itself.jpg").symlink_to(root / "itself.jpg")
+    (root / "nowhere.jpg").symlink_to(root / "gone.jpg")
+    assert len(open_source(str(root))) == 2
+
+
+@pytest.mark.parametrize("labels", [[0, 2**62], [0, 5_000_000]])
+def test_a_label_that_is_no_class_number_is_refused(labels: list[int], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no number of a class"):
+        open_source(str(write_parquet(tmp_path / "x.parquet", small_pngs(2), labels)))
+
+
+def test_bytes_that_are_text_are_no_images(tmp_path: Path) -> None:
+    rows = [{"bytes": "/etc/passwd", "path": "x"}]
+    pq.write_table(pa.table({"image": rows}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="no column of images"):
+        open_source(str(tmp_path / "x.parquet"))
+
+
+def test_a_parquet_file_with_other_images_has_another_fingerprint(tmp_path: Path) -> None:
+    a = open_source(str(write_parquet(tmp_path / "a.parquet", small_pngs(3))))
+    b = open_source(str(write_parquet(tmp_path / "b.parquet", small_pngs(4)[1:])))
+    assert a.fingerprint() != b.fingerprint()

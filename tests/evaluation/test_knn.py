@@ -28,6 +28,13 @@ def test_the_vote_equals_scikit_learns_with_the_same_weights(k: int, tau: float)
     assert found.tolist() == expected.tolist()
 
 
+def test_a_low_temperature_is_a_vote_of_the_nearest() -> None:
+    bank, labels = clusters(200, 8)
+    queries, _ = clusters(50, 9)
+    nearest = predict(queries, bank, labels, 4, 1, 0.1)
+    assert torch.equal(predict(queries, bank, labels, 4, 100, 1e-4), nearest)
+
+
 def test_the_vote_equals_a_naive_loop() -> None:
     bank, labels = clusters(40, 2)
     queries, _ = clusters(10, 3)

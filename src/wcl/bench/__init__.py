@@ -7,10 +7,13 @@ from rich.table import Table
 
 from wcl import machine
 from wcl.config import BenchConfig
+from wcl.errors import InputError
 
 
 def bench(name: str, config: BenchConfig, as_json: bool) -> None:
     """Run one benchmark and print its figures."""
+    if config.rounds < 0:
+        raise InputError(f"--rounds: must be at least 0, not {config.rounds}")
     machine.keep_freed_memory()  # as a training process does
     machine.use_threads(config.threads)
     found: dict[str, float] | dict[str, float | None]

@@ -54,11 +54,21 @@ def decoded(image: Image.Image, channels: int = 3) -> Image.Image:
     try:
         if image.getexif().get(_EXIF_ORIENTATION, 1) != 1:
             image = ImageOps.exif_transpose(image)
-        if image.mode.startswith("I;16"):  # `convert` would cut off at 255 instead of scaling
-            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        if image.mode[0] in "IF":
+            image = _scaled_to_bytes(image)
         return image.convert("L" if channels == 1 else "RGB")
     except _DAMAGED as error:
         raise UnreadableImage(str(error) or type(error).__name__) from error
+
+
+def _scaled_to_bytes(image: Image.Image) -> Image.Image:
+    """Grey of 16 or 32 bits as grey of 8, which `convert` would cut off at 255 instead."""
+    levels = np.nan_to_num(np.asarray(image).astype(np.float64))
+    highest = levels.max(initial=0)
+    white = next((w for w in (1, 255, 65535) if highest <= w), highest)
+    if image.mode.startswith("I"):
+        white = max(white, 255 if image.mode == "I" else 65535)  # a dark image is not made bright
+    return Image.fromarray((levels.clip(0, white) * (255 / white)).astype(np.uint8))
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from wcl.config import DataConfig
 from wcl.data import ArraySource, Source, open_source
@@ -65,7 +66,7 @@ def describe(config: DataConfig, spec: str) -> Found:
     table = Table(show_header=False)
     table.add_row("images", f"{found.count:,}")
     table.add_row("sizes", _sizes(found.sizes))
-    table.add_row("classes", _classes(found.classes))
+    table.add_row("classes", Text(_classes(found.classes)))  # names are not markup
     table.add_row("unreadable", str(len(found.unreadable)))
     Console().print(table)
     for where, why in list(found.unreadable.items())[: config.most]:

@@ -69,8 +69,12 @@ def _images_below(root: Path) -> list[str]:
             if entry.name.startswith("."):
                 continue
             path = f"{below}{entry.name}"
-            if entry.is_dir():
+            try:
+                is_folder, is_file = entry.is_dir(), entry.is_file()
+            except OSError:  # a link to itself
+                continue
+            if is_folder:
                 pending.append(f"{path}/")
-            elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS:  # noqa: PTH122
+            elif is_file and os.path.splitext(entry.name)[1].lower() in EXTENSIONS:  # noqa: PTH122
                 found.append(path)
     return sorted(found)

@@ -1,5 +1,6 @@
 """Weighted k-nearest-neighbour classification of frozen features (Wu et al., 2018)."""
 
+import math
 import time
 
 import torch
@@ -19,6 +20,8 @@ def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Res
     began = time.perf_counter()
     if config.k < 1:
         raise InputError(f"--k: must be at least 1, not {config.k}")
+    if not 0 < config.tau < math.inf:
+        raise InputError(f"--tau: must be above 0, not {config.tau}")
     bank, bank_labels = features(encoder, train, config.workers)
     queries, labels = features(encoder, test, config.workers)
     k = min(config.k, len(bank))
@@ -51,7 +54,9 @@ def predict(
     """
     similarity, neighbour = nearest(queries, bank, k)
     votes = similarity.new_zeros(len(queries), class_count)
-    votes.scatter_add_(1, labels[neighbour], torch.exp(similarity / tau))
+    # Relative to the nearest, so that no temperature is too low for exp.
+    weights = torch.exp((similarity - similarity[:, :1]) / tau)
+    votes.scatter_add_(1, labels[neighbour], weights)
     return votes.argmax(dim=1)
 
 

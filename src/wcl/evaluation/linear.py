@@ -5,6 +5,7 @@ LAST epoch is the result. `paper` sends fresh random crops and flips through the
 epoch; `fast` trains on the features of the plain images, computed once.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -33,6 +34,10 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
     for name in ("batch", "epochs"):
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
+    if not 0 < config.rate < math.inf:
+        raise InputError(f"--rate: must be above 0, not {config.rate}")
+    if config.mode not in ("fast", "paper"):
+        raise InputError(f"--mode: {config.mode} is not one of fast, paper")
     test_features, test_labels = (
         t.to(encoder.device) for t in features(encoder, test, config.workers)
     )
@@ -46,12 +51,14 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
         n_train = len(labels)
     else:
         batch = min(config.batch, len(train))
-        batches, steps, n_train = _augmented(encoder, train, config)
+        batches, steps, skipped = _augmented(encoder, train, config)
     peak = config.rate * batch / 256
     shape = encoder.features, len(train.classes)
     layer = fit(batches, steps, config.epochs, shape, peak, config.seed, encoder.device)
     with torch.no_grad():
         ranked = layer(test_features).topk(min(5, len(train.classes)), dim=1).indices
+    if config.mode == "paper":
+        n_train = len(train) - len(skipped)
     right = ranked == test_labels[:, None]
     return Result(
         "linear",
@@ -104,7 +111,11 @@ def _shuffled(inputs: Tensor, labels: Tensor, config: LinearConfig) -> Batches:
     return batches
 
 
-def _augmented(encoder: Encoder, train: Source, config: LinearConfig) -> tuple[Batches, int, int]:
+def _augmented(
+    encoder: Encoder, train: Source, config: LinearConfig
+) -> tuple[Batches, int, set[int]]:
+    """Batches of augmented images' features, how many in an epoch, and (filled as they go by) the
+    images that could not be read."""
     described = encoder.description
     crop_and_flip = AugmentConfig(
         area=(0.08, 1.0), jitter=0, grey=0, blur=0, mean=described.mean, std=described.std
@@ -114,12 +125,14 @@ def _augmented(encoder: Encoder, train: Source, config: LinearConfig) -> tuple[B
     loader = Loader(train, batch, config.seed, encoder.device, config.workers, views=1)
     assert train.labels is not None
     labels = train.labels.to(encoder.device)
+    skipped: set[int] = set()
 
     def batches(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         encoder.eval()
         for part in loader.epoch(epoch, maker):
+            skipped.update(part.skipped)
             with torch.no_grad():
                 inputs = encoder.backbone(part.views).float()
             yield inputs, labels[part.rows]
 
-    return batches, loader.steps_per_epoch, len(train)
+    return batches, loader.steps_per_epoch, skipped
