@@ -25,6 +25,7 @@ soak: .venv/.dev
 	$(PYTEST) -m soak
 
 .venv/bin/python:
+	@echo "installing into .venv: this takes a minute or two"
 	$(PYTHON) -m venv .venv
 
 # PIP_CONSTRAINT reaches the isolated build environment too.

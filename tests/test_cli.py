@@ -66,7 +66,7 @@ def test_the_module_is_the_command() -> None:
         (["pretrain", "digits"], "--out"),
         (["pretrain", "digits", "--epoch", "3"], "did you mean epochs"),
         (["pretrain", "digits", "--optim.ratee", "3"], "did you mean optim.rate"),
-        (["pretrain", "digits", "--epochs", "ten"], "--epochs: ten is not int"),
+        (["pretrain", "digits", "--epochs", "ten"], "--epochs: ten is not a whole number"),
         (["pretrain", "digits", "--method", "byol"], "--method: byol is not one of wcl, simclr"),
         (["pretrain", "digits", "--epochs", "0", "--out", "x"], "--epochs: must be at least 1"),
         (["pretrain", "digits", "--batch", "1", "--out", "x"], "--batch: must be at least 2"),
@@ -152,7 +152,7 @@ def test_labels_asked_of_unlabelled_data_are_refused(
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--tau", "0"), ("--tau", ".nan"), ("--k", "0"), ("--rate", "-1"), ("--batch", "0")],
+    [("--tau", "0"), ("--tau", ".nan"), ("--k", "-1"), ("--rate", "-1"), ("--batch", "0")],
 )
 def test_evaluations_refuse_numbers_that_cannot_be(
     option: str, value: str, run: Path, capsys: pytest.CaptureFixture[str]

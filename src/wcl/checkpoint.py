@@ -17,7 +17,8 @@ from wcl.errors import InputError
 
 _FORMAT = 1
 # Settings that may differ when a run is resumed: they do not change what is computed.
-_FREE_ON_RESUME = {"out", "device", "threads", "workers", "save_every", "log"}
+# (The images are compared with those of the run by themselves, wherever they lie now.)
+_FREE_ON_RESUME = {"out", "data", "device", "threads", "workers", "save_every", "log"}
 
 
 # What a checkpoint has besides its format and its settings.

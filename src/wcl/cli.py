@@ -34,7 +34,7 @@ def pretrain(words: list[str]) -> int:
 
     if not train.run(config, resume):
         return _STOPPED
-    print(f"the run is in {config.out}", file=sys.stderr)
+    print(f"the run is in {config.out}; wcl.load opens it, wcl eval measures it", file=sys.stderr)
     return 0
 
 

@@ -166,7 +166,7 @@ class PretrainConfig:
     compile: bool = False
     """Compile the network with torch.compile."""
     threads: int = 0
-    """CPU threads of the training process; 0 leaves it to torch."""
+    """CPU threads of the training process; 0 leaves it to torch. On a busy machine 1 is faster."""
     workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand."""
 
@@ -190,8 +190,8 @@ class EvalConfig:
 class KnnConfig(EvalConfig):
     """Weighted k-nearest-neighbour classification."""
 
-    k: int = 200
-    """Neighbours that vote."""
+    k: int = 0
+    """Neighbours that vote; 0 for 200, or for as many as the smallest class has images."""
     tau: float = 0.1
     """Temperature: a neighbour's vote weighs exp(cosine / tau)."""
 
@@ -224,6 +224,8 @@ class DataConfig:
 class ViewsConfig(PretrainConfig):
     """Write a picture of what the augmentations of a run would do to images."""
 
+    out: str = "views.png"
+    """PNG file to write."""
     images: int = 8
     """Rows: how many images."""
     views: int = 8
@@ -240,6 +242,8 @@ class DemoConfig:
     """Passes over the 1,297 training images."""
     seed: int = 0
     """Of everything random."""
+    threads: int = 0
+    """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
 
 
 @dataclass

@@ -24,11 +24,13 @@ _DRAWS = 5
 def demo(config: DemoConfig) -> dict[str, list[float]]:
     """Pretrain both methods, print the table, return its rows: accuracies by name."""
     runs = {method: Path(config.out) / method for method in ("simclr", "wcl")}
-    for method, out in runs.items():
-        changes = {"method": method, "out": str(out), "seed": config.seed, "epochs": config.epochs}
+    for number, (method, out) in enumerate(runs.items(), start=1):
+        changes = {"method": method, "out": str(out), "seed": config.seed}
+        changes |= {"epochs": config.epochs, "threads": config.threads}
         folder = RunFolder(out)
-        print(f"pretraining {method} on the digits, {config.epochs} epochs", file=sys.stderr)
+        print(f"run {number} of 2: {method} on the digits", file=sys.stderr)
         if not train.run(settings("digits", changes), resume=folder.config.exists()):
+            print("start the demo again to go on from there", file=sys.stderr)
             return {}
     rows = {
         "raw pixels": accuracies(None),

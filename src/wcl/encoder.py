@@ -11,7 +11,7 @@ import timm
 import torch
 from PIL import Image
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
@@ -141,10 +141,11 @@ class Encoder(nn.Module):
 
     def save(self, path: Path) -> None:
         """Write weights and description as one safetensors file, whole or not at all."""
-        metadata = {"format": _FORMAT, "description": json.dumps(asdict(self.description))}
+        # One key only: the order of several would differ from file to file.
+        metadata = {_FORMAT: json.dumps(asdict(self.description))}
         weights = {name: value.contiguous() for name, value in self.state_dict().items()}
         unfinished = path.with_name(path.name + ".tmp")
-        save_file(weights, unfinished, metadata)
+        unfinished.write_bytes(save(weights, metadata))
         unfinished.replace(path)
 
 
@@ -166,10 +167,10 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
             weights = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise InputError(f"{file}: not a safetensors file ({error})") from error
-    if metadata.get("format") != _FORMAT:
+    if _FORMAT not in metadata:
         raise InputError(f"{file}: a safetensors file, but not an encoder that wcl wrote")
     try:
-        encoder = Encoder(_described(json.loads(metadata["description"])))
+        encoder = Encoder(_described(json.loads(metadata[_FORMAT])))
         encoder.load_state_dict(weights)
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{file}: damaged, or of another version of wcl") from error

@@ -95,6 +95,9 @@ def settings_parser(into: type) -> ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--config", action="config", help="YAML file of settings.")
+    if into is PretrainConfig:
+        # Taken out of the words before they are parsed; named here for the help alone.
+        parser.add_argument("--resume", action="store_true", help="Go on with the run in --out.")
     parser.add_class_arguments(into, as_group=False)
     return parser
 
@@ -142,6 +145,7 @@ def _one_line(message: str, into: type) -> str:
     ):
         wanted = re.sub(r"typing\.Literal|<class '(\w+)'>", r"\1", match[2])
         wanted = re.sub(r"^\[(.*)\]$", r"one of \1", wanted.strip())
+        wanted = {"int": "a whole number", "float": "a number"}.get(wanted, wanted)
         return f"--{match[1]}: {match[3].splitlines()[0]!s} is not {wanted}".replace("'", "")
     if match := re.search(r'Parser key "([\w.]+)": File does not exist: (.*)', message):
         return f"--{match[1]}: no such file: {match[2]}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from wcl.augment import ViewMaker
 from wcl.checkpoint import RunFolder, load_checkpoint, must_match, save_checkpoint
 from wcl.checks import check
 from wcl.config import AugmentConfig, PretrainConfig
-from wcl.data import Source, in_memory, limited, open_source
+from wcl.data import Source, absolute, in_memory, limited, open_source
 from wcl.data.loader import Loader
 from wcl.encoder import Description, Embeddings, Encoder, check_size
 from wcl.errors import InputError
@@ -46,6 +47,7 @@ def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
 def run(config: PretrainConfig, resume: bool = False) -> bool:
     """Train from settings; whether it came to its end, or was stopped and can be resumed."""
     check(config)
+    config = dataclasses.replace(config, data=absolute(config.data))
     machine.keep_freed_memory()
     machine.use_threads(config.threads)
     folder = RunFolder(config.out)
@@ -97,6 +99,10 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
 
     model.train()
     with monitor, stop_signals() as stop:
+        monitor.say(
+            f"{len(source):,} images, {loader.steps_per_epoch} steps an epoch; "
+            f"{config.model.backbone} at {config.size}×{config.size} pixels on {fabric.device}"
+        )
         for epoch in range(step // loader.steps_per_epoch, config.epochs):
             maker = early if epoch < config.early_epochs else late
             waiting_since = time.perf_counter()
@@ -128,7 +134,10 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
                     save()
             if stop and step < total:
                 save()
-                monitor.say(f"stopped after step {step} of {total}; continue with --resume")
+                monitor.say(
+                    f"stopped after step {step} of {total}; go on with: "
+                    f"wcl pretrain --out {config.out} --resume"
+                )
                 return False
     return True
 
@@ -207,6 +216,7 @@ def stop_signals() -> Iterator[Stop]:
         if stop.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.asked = True
+        print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr)
 
     # Only the main thread may install handlers; a run in another one is stopped by its owner.
     numbers = (signal.SIGINT, signal.SIGTERM) if current_thread() is main_thread() else ()

@@ -32,9 +32,9 @@ def test_knn_reports_what_the_design_says(run: Path) -> None:
 @pytest.mark.parametrize("mode", ["fast", "paper"])
 def test_linear_learns_and_repeats_exactly(mode: str, run: Path) -> None:
     results = [
-        wcl.evaluate(run, "linear", "digits", mode=mode, epochs=2, rate=1.0) for _ in range(2)
+        wcl.evaluate(run, "linear", "digits", mode=mode, epochs=8, rate=1.0) for _ in range(2)
     ]
-    assert results[0].top1 == results[1].top1 > 0.3
+    assert results[0].top1 == results[1].top1 > 0.25
     assert results[0].details["top5"] >= results[0].top1
 
 
@@ -108,10 +108,25 @@ def test_data_without_labels_are_refused(run: Path, tmp_path: Path) -> None:
         wcl.evaluate(run, "knn", str(flat_folder(tmp_path / "data")))
 
 
+def test_a_test_set_may_lack_a_class(run: Path, tmp_path: Path) -> None:
+    train = photo_folder(tmp_path / "train", ("ant", "bee", "cow"))
+    test = photo_folder(tmp_path / "test", ("ant", "cow"))
+    found = wcl.evaluate(run, "knn", train, test_data=str(test), k=1)
+    whole = wcl.evaluate(run, "knn", train, test_data=str(train), k=1)
+    assert found.n_test == 24
+    assert whole.top1 == 1.0
+
+
+def test_without_k_no_more_vote_than_the_smallest_class_has(run: Path, tmp_path: Path) -> None:
+    photos = photo_folder(tmp_path / "data", each=10)
+    assert wcl.evaluate(run, "knn", photos).details["k"] == 8
+    assert wcl.evaluate(run, "knn", "digits").details["k"] < 200
+
+
 def test_a_test_set_of_other_classes_is_refused(run: Path, tmp_path: Path) -> None:
     one = photo_folder(tmp_path / "one")
     other = photo_folder(tmp_path / "other", ("cat", "cow"))
-    with pytest.raises(InputError, match="different classes"):
+    with pytest.raises(InputError, match="class cow"):
         wcl.evaluate(run, "knn", str(one), test_data=str(other))
 
 

@@ -14,6 +14,7 @@ from wcl.errors import InputError, did_you_mean
 __all__ = [
     "ArraySource",
     "Source",
+    "absolute",
     "held_out",
     "in_memory",
     "limited",
@@ -53,6 +54,13 @@ def open_splits(spec: str, test_spec: str = "") -> tuple[Source, Source]:
         return open_source(spec), _open(test_spec, "test") or open_source(test_spec)
     train, test = open_source(spec), _open(spec, "test")
     return held_out(train) if test is None else (train, test)
+
+
+def absolute(spec: str) -> str:
+    """The same source, named so that it is found from any folder."""
+    path = Path(spec).expanduser()
+    named = spec in _NAMES or spec.startswith("hf:") or not path.exists()
+    return spec if named else str(path.absolute())
 
 
 def _open(spec: str, split: str) -> Source | None:

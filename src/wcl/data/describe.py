@@ -94,4 +94,6 @@ def _classes(classes: dict[str, int]) -> str:
         return "none: the images have no labels (and need none for pretraining)"
     names = ", ".join(list(classes)[:12]) + (", …" if len(classes) > 12 else "")
     counts = classes.values()
-    return f"{len(classes)} with {min(counts):,}–{max(counts):,} images each: {names}"
+    least, most = min(counts), max(counts)
+    each = f"{least:,}" if least == most else f"{least:,}–{most:,}"
+    return f"{len(classes)} with {each} images each: {names}"

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from wcl.config import EvalConfig, KnnConfig, LinearConfig
 from wcl.data import in_memory, open_splits, with_channels
 from wcl.encoder import Encoder, load
@@ -58,11 +60,11 @@ def evaluate(
                 f"{source.name}: has no labels, which this evaluation needs; put each class's "
                 "images into a sub-folder of its own"
             )
-    for ours, theirs in zip(train.classes, test.classes, strict=False):
-        if ours != theirs:
-            raise InputError(
-                f"{config.data}: train and test have different classes, such as {ours} and {theirs}"
-            )
-    if len(test.classes) > len(train.classes):
-        raise InputError(f"{config.data}: the test images have classes that the others lack")
+    number = {name: i for i, name in enumerate(train.classes)}
+    if unknown := [name for name in test.classes if name not in number]:
+        raise InputError(
+            f"{config.data}: no training image is of the test images' class {unknown[0]}"
+        )
+    assert test.labels is not None
+    test.labels = torch.tensor([number[name] for name in test.classes])[test.labels]
     return carry_out(encoder, train, test, config)

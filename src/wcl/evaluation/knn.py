@@ -14,17 +14,21 @@ from wcl.evaluation.features import features
 from wcl.evaluation.result import Result
 from wcl.knn import nearest
 
+_VOTERS = 200  # as Wu et al. and the paper have it
+
 
 def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Result:
     """Classify the test images by a vote of their k nearest training images."""
     began = time.perf_counter()
-    if config.k < 1:
-        raise InputError(f"--k: must be at least 1, not {config.k}")
+    if config.k < 0:
+        raise InputError(f"--k: must be at least 1, or 0 to choose, not {config.k}")
     if not 0 < config.tau < math.inf:
         raise InputError(f"--tau: must be above 0, not {config.tau}")
     bank, bank_labels = features(encoder, train, config.workers)
     queries, labels = features(encoder, test, config.workers)
-    k = min(config.k, len(bank))
+    # More voters than a class has members would let the large classes outvote it.
+    k = min(config.k or min(_VOTERS, int(torch.bincount(bank_labels).min())), len(bank))
+    k = max(1, k)
     predicted = predict(queries, bank, bank_labels, len(train.classes), k, config.tau)
     return Result(
         "knn",
