@@ -245,8 +245,8 @@ def _resnet_small(channels: int) -> nn.Module:
         channels=(32, 64, 128, 256),
         stem_type="deep",  # the plain stem has 64 channels whatever the widths
         stem_width=16,
-        # timm starts residual branches at zero, which helps deep networks; four blocks trained
-        # for some hundred steps learn several times slower for it.
+        # timm starts residual branches at zero, which helps deep networks. Four blocks learn slower
+        # for it: on the digits, NT-Xent was 5.6 after 80 steps with it and 4.6 without.
         zero_init_last=False,
     )
 
