@@ -1,8 +1,8 @@
 """Crops, flips, blurs and small affine maps of whole batches, each image with its own parameters.
 
-A resized crop, a flip and a Gaussian blur are all linear and separable: X ↦ A X Bᵀ with a small
-matrix per image for the rows and one for the columns. So one product of matrices does all of
-them, on any device, and reproduces exactly what cropping and then resizing would give.
+A resized crop and a flip are linear and separable: X ↦ A X Bᵀ with a small matrix per image for
+the rows and one for the columns. So one product of matrices does both, on any device, and
+reproduces exactly what cropping and then resizing would give.
 """
 
 import math
@@ -91,9 +91,14 @@ def gaussian_blur(images: Tensor, sigma: Tensor, kernel: int) -> Tensor:
     offsets = torch.arange(kernel, device=images.device, dtype=images.dtype) - (kernel - 1) / 2
     taps = torch.exp(-0.5 * (offsets / sigma[:, None]) ** 2)
     taps = taps / taps.sum(dim=1, keepdim=True)
-    return _rows_and_columns(
-        images, _band_matrix(taps, images.shape[2]), _band_matrix(taps, images.shape[3])
-    )
+    count, channels, height, width = images.shape
+    reach = kernel // 2
+    planes = F.pad(images, (reach,) * 4, mode="reflect").flatten(0, 1)[None]
+    # A group of its own for every channel of every image: each has its own taps.
+    weight = taps.repeat_interleave(channels, dim=0)[:, None]
+    planes = F.conv2d(planes, weight[:, :, None, :], groups=count * channels)
+    planes = F.conv2d(planes, weight[:, :, :, None], groups=count * channels)
+    return planes.view(count, channels, height, width)
 
 
 def affine(images: Tensor, angle: Tensor, shear: Tensor, zoom: Tensor, shift: Tensor) -> Tensor:
@@ -145,18 +150,6 @@ def _resize_matrix(
     inside = (pixel >= start[:, None]) & (pixel < (start + length)[:, None])
     weight *= inside[:, None].to(dtype)
     return weight.div_(weight.sum(dim=2, keepdim=True))
-
-
-def _band_matrix(taps: Tensor, full: int) -> Tensor:
-    """(N, full, full) matrices of convolutions with mirrored borders, from (N, kernel) taps."""
-    kernel = taps.shape[1]
-    out = torch.arange(full, device=taps.device)[:, None]
-    source = out + torch.arange(kernel, device=taps.device) - (kernel - 1) // 2
-    source = (full - 1) - ((full - 1) - source.abs()).abs()
-    matrix = taps.new_zeros(len(taps), full, full)
-    return matrix.scatter_add_(
-        2, source.expand(len(taps), -1, -1), taps[:, None].expand(-1, full, -1)
-    )
 
 
 def _rows_and_columns(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

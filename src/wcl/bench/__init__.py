@@ -28,7 +28,7 @@ def bench(name: str, config: BenchConfig, as_json: bool) -> None:
     else:
         from wcl.bench.step import step
 
-        found = step(config.rounds or 3)
+        found = step(config.rounds or 5)
     if as_json:
         print(json.dumps({"bench": name, **found}))
         return
