@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from wcl import knn
-from wcl.knn import nearest
+from wcl.knn import exact, nearest
 
 
 def naive(queries: Tensor, keys: Tensor, k: int, itself: Tensor | None) -> Tensor:
@@ -44,7 +43,8 @@ def test_the_neighbours_are_those_of_a_full_sort(
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = torch.randn(700, 16, generator=torch.Generator().manual_seed(0)).double()
     whole = nearest(rows, rows, 5, torch.arange(700))
-    monkeypatch.setattr(knn, "_BLOCK", 3 * 704)
+    monkeypatch.setattr(exact, "_KEYS_AT_A_TIME", 130)
+    monkeypatch.setattr(exact, "_QUERIES_AT_A_TIME", 7)
     parts = nearest(rows, rows, 5, torch.arange(700))
     assert torch.equal(whole[1], parts[1])
 

@@ -75,7 +75,7 @@ def test_wcl_is_the_weighted_sum_of_its_two_losses(
 ) -> None:
     if nce == 0 and beta == 0:
         beta = 0.5
-    config = LossConfig(0.2, nce, beta, heads, positives)  # type: ignore[arg-type]
+    config = LossConfig(tau=0.2, nce=nce, swap=beta, heads=heads, positives=positives)  # type: ignore[arg-type]
     first, second = embeddings(seed), embeddings(seed + 9)
     losses = WCL(config)(first, second)
     v1, v2 = (first.z, second.z) if heads == "shared" else (first.v, second.v)

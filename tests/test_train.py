@@ -297,14 +297,14 @@ def test_one_bad_image_is_skipped_and_changes_no_other_sample(tmp_path: Path) ->
         source = wcl.data.open_source(str(data))
         loader = wcl.data.loader.Loader(source, 8, 0, torch.device("cpu"), workers=1)
         maker = wcl.augment.ViewMaker(wcl.config.AugmentConfig(), 32)
-        batches.append(list(loader.epoch(0, maker)))
+        batches.append(list(loader.epoch(0, [wcl.data.loader.Views(maker, 2)])))
     seen = 0
     for whole, part in zip(*batches, strict=True):
         keep = [i for i, index in enumerate(whole.index) if index != 3]
         seen += len(whole.index) - len(part.index)
         assert part.index.tolist() == whole.index[keep].tolist()
-        kept = whole.views.unflatten(0, (2, -1))[:, keep].flatten(0, 1)
-        torch.testing.assert_close(part.views, kept, rtol=1e-4, atol=1e-5)
+        kept = whole.views[0].unflatten(0, (2, -1))[:, keep].flatten(0, 1)
+        torch.testing.assert_close(part.views[0], kept, rtol=1e-4, atol=1e-5)
     assert seen == 1
 
 

@@ -15,10 +15,11 @@ import yaml
 from wcl.config import PretrainConfig, flat
 from wcl.errors import InputError
 
-_FORMAT = 1
+_FORMAT = 2
 # Settings that may differ when a run is resumed: they do not change what is computed.
 # (The images are compared with those of the run by themselves, wherever they lie now.)
 _FREE_ON_RESUME = {"out", "data", "device", "threads", "workers", "save_every", "log"}
+_FREE_ON_RESUME |= {"crops.bank", "crops.cache"}
 
 
 # What a checkpoint has besides its format and its settings.
@@ -26,6 +27,7 @@ _PARTS = {
     "step": int,
     "data": str,
     "monitor": dict,
+    "neighbourhood": dict,
     "encoder": dict,
     "optimiser": dict,
     "precision": dict,
@@ -42,6 +44,8 @@ class RunFolder:
         self.metrics = self.path / "metrics.jsonl"
         self.checkpoint = self.path / "checkpoints" / "last.ckpt"
         self.encoder = self.path / "encoder.safetensors"
+        self.bank = self.path / "bank.half"
+        self.neighbours = self.path / "neighbours.png"
 
     def must_be_free(self) -> None:
         """Raise InputError if the folder holds a run already."""
@@ -128,7 +132,7 @@ def load_checkpoint(path: Path, config: PretrainConfig) -> dict[str, Any] | None
     if not path.is_file():
         return None
     try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         saved = state["config"]
         if state["format"] != _FORMAT:
             raise InputError(f"{path}: a checkpoint of another version of wcl")
@@ -155,7 +159,7 @@ def _differences(saved: dict[str, Any], given: dict[str, Any]) -> list[tuple[str
     return [
         (name, old.get(name), new.get(name))
         for name in sorted({*old, *new})
-        if old.get(name) != new.get(name) and name.split(".")[0] not in _FREE_ON_RESUME
+        if old.get(name) != new.get(name) and not {name, name.split(".")[0]} & _FREE_ON_RESUME
     ]
 
 

@@ -13,6 +13,7 @@ _AT_LEAST = {
     "batch": 2,
     "size": 1,
     "limit": 0,
+    "classes": 0,
     "seed": 0,
     "early_epochs": 0,
     "save_every": 1,
@@ -22,6 +23,12 @@ _AT_LEAST = {
     "model.head_out": 1,
     "loss.nce": 0,
     "loss.swap": 0,
+    "loss.cnce": 0,
+    "loss.cswap": 0,
+    "crops.count": 0,
+    "crops.size": 1,
+    "crops.warmup": 0,
+    "crops.cache": 0,
     "optim.rate": 0,
     "optim.momentum": 0,
     "optim.weight_decay": 0,
@@ -79,8 +86,6 @@ def check(config: PretrainConfig) -> None:
         numbers = value if isinstance(value, tuple) else (value,)
         if any(isinstance(n, float) and not math.isfinite(n) for n in numbers):
             raise InputError(f"--{name}: must be a finite number, not {value}")
-    if config.method == "simclr" and config.loss.nce == 0:
-        raise InputError("--loss.nce: SimCLR has no other loss, so it cannot be left out")
     if config.log.health == 1:
         raise InputError("--log.health: must be 0, or at least 2")
     if config.loss.tau <= 0:
@@ -88,6 +93,8 @@ def check(config: PretrainConfig) -> None:
     if config.model.head_layers not in (2, 3):
         raise InputError(f"--model.head_layers: must be 2 or 3, not {config.model.head_layers}")
     _check_augmentation(config)
+    if config.crops.count:
+        _check_crops(config)
     if config.log.wandb and find_spec("wandb") is None:
         raise InputError("--log.wandb: Weights & Biases is not installed; pip install wandb")
     if config.precision == "16-mixed" and best_device(config.device) != "cuda":
@@ -100,12 +107,29 @@ def _check_augmentation(config: PretrainConfig) -> None:
         if not 0 <= getattr(augment, name) <= 1:
             raise InputError(f"--augment.{name}: a probability is between 0 and 1")
     for name, (above, most) in _RANGES.items():
-        low, high = getattr(augment, name)
-        if not above < low <= high <= most:
-            raise InputError(
-                f"--augment.{name}: [{low}, {high}] is not a range that can be drawn from"
-            )
+        _check_range(f"augment.{name}", getattr(augment, name), above, most)
     if not 0 <= augment.hue <= 0.5:
         raise InputError(f"--augment.hue: must be between 0 and 0.5, not {augment.hue}")
     if min(augment.std, default=0) <= 0:
         raise InputError("--augment.std: must be above 0 for every channel")
+
+
+def _check_crops(config: PretrainConfig) -> None:
+    crops = config.crops
+    _check_range("crops.area", crops.area, *_RANGES["area"])
+    if crops.size > config.size:
+        raise InputError(
+            f"--crops.size: crops of {crops.size} pixels are larger than the views of "
+            f"{config.size}; make it {max(1, config.size // 2)} or so"
+        )
+    if crops.neighbours and crops.warmup > config.epochs:
+        raise InputError(
+            f"--crops.warmup: {crops.warmup:g} epochs are more than the run's {config.epochs}; "
+            "a share of the run such as 0.25 fits any length"
+        )
+
+
+def _check_range(name: str, ends: tuple[float, float], above: float, most: float) -> None:
+    low, high = ends
+    if not above < low <= high <= most:
+        raise InputError(f"--{name}: [{low}, {high}] is not a range that can be drawn from")

@@ -88,12 +88,40 @@ class LossConfig:
     """Weight of instance discrimination, L_NCE; 0 leaves the first head out."""
     swap: float = 0.5
     """β, the weight of the swapped supervised contrastive loss, L_swap (method wcl)."""
+    cnce: float = 1.0
+    """λ, the weight of instance discrimination of the small crops, L_cNCE."""
+    cswap: float = 0.5
+    """γ, the weight of the swapped loss of the small crops, L_cswap (method wcl)."""
     heads: Literal["two", "shared"] = "two"
-    """Whether L_swap has a projection head of its own, as in the paper, or shares the first."""
+    """Whether the swapped losses have a projection head of their own, as in the paper, or share the
+    first."""
     positives: Literal["mean", "sum"] = "mean"
     """How an anchor's positives are combined: the authors' code averages, their Eq. 4 sums."""
     key_gradient: bool = True
-    """Whether L_swap sends gradient through its keys too; the authors' code does not."""
+    """Whether the swapped losses send gradient through their keys; the authors' code does not."""
+
+
+@dataclass
+class CropsConfig:
+    """Small crops beside the two views of each image, of its nearest neighbours if wanted."""
+
+    count: int = 0
+    """K, small crops of each image in a step; 0 for none."""
+    size: int = 96
+    """Height and width of a small crop in pixels."""
+    area: tuple[float, float] = (0.05, 0.14)
+    """Range of a small crop's share of its image's area."""
+    neighbours: bool = True
+    """Whether the k-th crop is cut from the image's k-th nearest neighbour once `warmup` is over;
+    if not, all crops are always cut from the image itself."""
+    warmup: float = 0.25
+    """Epochs of crops from the image itself before that; below 1 it is a share of the run."""
+    search: Literal["auto", "exact", "approximate"] = "auto"
+    """How neighbours are found; auto is exact up to 100,000 images (on a GPU, 2,000,000)."""
+    bank: Literal["memory", "disk"] = "memory"
+    """Where the features of all images are kept: in memory, or in a file of the run."""
+    cache: int = 1024
+    """Megabytes that the decoding processes together may use to keep neighbours' photos."""
 
 
 @dataclass
@@ -148,10 +176,13 @@ class PretrainConfig:
     """Height and width of a view in pixels."""
     limit: int = 0
     """Use only this many images, drawn once from the seed; 0 for all."""
+    classes: int = 0
+    """Use only the images of the first so many classes in the order of their names; 0 for all."""
     seed: int = 0
     """Every random choice is a function of this number."""
     model: ModelConfig = field(default_factory=ModelConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
+    crops: CropsConfig = field(default_factory=CropsConfig)
     early_epochs: int = 0
     """Epochs of MoCo v2's milder augmentation before `augment` takes over."""
     loss: LossConfig = field(default_factory=LossConfig)
@@ -180,6 +211,8 @@ class EvalConfig:
     of them is held out."""
     test_data: str = ""
     """Test images, if they lie elsewhere."""
+    classes: int = 0
+    """Use only the first so many classes in the order of their names; 0 for all."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
     workers: int = -1

@@ -1,6 +1,7 @@
 """A picture of what the augmentations do: one row per image, the original and some views of it."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,17 +9,20 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from wcl.augment import ViewMaker
 from wcl.checks import check
 from wcl.config import AugmentConfig, PretrainConfig, ViewsConfig
 from wcl.data import Source, in_memory, open_source
 from wcl.data.decode import UnreadableImage, centre_crop
-from wcl.data.loader import photo_crops
+from wcl.data.photo_views import PhotoViews, Task
 from wcl.errors import InputError
-from wcl.randomness import Draws
+from wcl.multicrop import view_kinds
+from wcl.randomness import Draws, Integers
 
 _SMALLEST_TILE = 96
+_NEIGHBOUR_TILE = 96
 _GAP = 4
+# Blue and orange: told apart by colour-blind readers too.
+_SAME_CLASS, _OTHER_CLASS = "#0072b2", "#e69f00"
 
 
 def views(config: ViewsConfig) -> Path:
@@ -42,7 +46,6 @@ def contact_sheet(
     source: Source, config: PretrainConfig, images: int = 8, views: int = 8
 ) -> Image.Image:
     """Rows of an original and its augmented views, as training with these settings sees them."""
-    maker = ViewMaker(config.augment, config.size, source.channels)
     order = np.random.default_rng(config.seed).permutation(len(source)).tolist()
     rows: list[list[Tensor]] = []
     for index in order:
@@ -50,7 +53,7 @@ def contact_sheet(
             break
         try:
             original = centre_crop(source.image(index), config.size, source.channels)
-            rows.append([original, *_views(source, index, maker, config, views)])
+            rows.append([original, *_views(source, index, config, views)])
         except UnreadableImage:
             continue
     if not rows:
@@ -58,14 +61,44 @@ def contact_sheet(
     return _sheet(rows, config.size)
 
 
-def _views(
-    source: Source, index: int, maker: ViewMaker, config: PretrainConfig, count: int
-) -> list[Tensor]:
-    """(C, size, size) bytes of each view."""
-    rows = np.full(count, index, dtype=np.int64)
-    draws = Draws(config.seed, 0, rows, np.arange(count, dtype=np.int64))
-    crops = photo_crops(source.image(index), maker, draws)
-    return list(_visible(maker.from_crops(crops, draws), config.augment))
+def _views(source: Source, index: int, config: PretrainConfig, count: int) -> list[Tensor]:
+    """(C, size, size) bytes of each view, then of each small crop."""
+    full, *small = view_kinds(config, source.channels)
+    kinds = [dataclasses.replace(full, count=count), *small]
+    makers = [kind.maker for kind in kinds]
+    rows = np.array([index], dtype=np.int64)
+    origins = [kind.origins_of(rows) for kind in kinds]
+    cut = PhotoViews(source, config.seed, 0)[Task(0, makers, rows, origins)]
+    if cut.skipped:
+        raise UnreadableImage(cut.skipped[index])
+    found: list[Tensor] = []
+    for maker, crops in zip(makers, cut.crops, strict=True):
+        view = np.arange(len(found), len(found) + len(crops), dtype=np.int64)
+        draws = Draws(config.seed, 0, np.repeat(rows, len(crops)), view)
+        found += _visible(maker.from_crops(crops[:, 0], draws), config.augment)
+    return found
+
+
+def neighbour_sheet(
+    source: Source, neighbours: Integers, seed: int, images: int = 10
+) -> Image.Image:
+    """Rows of an image and its nearest neighbours, framed by whether they are of its class."""
+    order = np.random.default_rng(seed).permutation(len(source)).tolist()
+    size = _NEIGHBOUR_TILE
+    rows: list[list[Tensor]] = []
+    frames: list[list[str]] = []
+    for index in order:
+        if len(rows) == images:
+            break
+        shown = [index, *neighbours[index].tolist()]
+        try:
+            rows.append([centre_crop(source.image(i), size, source.channels) for i in shown])
+        except UnreadableImage:
+            continue
+        if source.labels is not None:
+            same = (source.labels[shown] == source.labels[index]).tolist()
+            frames.append([_SAME_CLASS if s else _OTHER_CLASS for s in same])
+    return _sheet(rows, size, frames)
 
 
 def _visible(views: Tensor, augment: AugmentConfig) -> Tensor:
@@ -75,7 +108,10 @@ def _visible(views: Tensor, augment: AugmentConfig) -> Tensor:
     return ((views * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
 
 
-def _sheet(rows: list[list[Tensor]], size: int) -> Image.Image:
+def _sheet(
+    rows: list[list[Tensor]], size: int, frames: Sequence[Sequence[str]] = ()
+) -> Image.Image:
+    """Tiles in rows, the first of each set apart; small ones stay smaller, some are framed."""
     tile = size * max(1, -(-_SMALLEST_TILE // size))
     step = tile + _GAP
     sheet = Image.new("RGB", (len(rows[0]) * step + 2 * _GAP, len(rows) * step + _GAP), "white")
@@ -85,9 +121,12 @@ def _sheet(rows: list[list[Tensor]], size: int) -> Image.Image:
             picture = Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
             # A wider gap sets the originals apart from their views.
             left = _GAP + across * step + (_GAP if across else 0)
-            sheet.paste(
-                picture.resize((tile, tile), Image.Resampling.NEAREST), (left, _GAP + down * step)
-            )
+            top = _GAP + down * step
+            side = picture.width * tile // size
+            sheet.paste(picture.resize((side, side), Image.Resampling.NEAREST), (left, top))
+            if frames and across:
+                box = (left - 3, top - 3, left + side + 2, top + side + 2)
+                ImageDraw.Draw(sheet).rectangle(box, outline=frames[down][across], width=3)
     line = step + _GAP
     ImageDraw.Draw(sheet).line([(line, 0), (line, sheet.height)], fill="black", width=2)
     return sheet

@@ -266,17 +266,17 @@ def _conv_tiny(channels: int) -> nn.Module:
     return cast(nn.Module, network)
 
 
-def check_size(encoder: Encoder) -> None:
-    """Raise InputError if the backbone cannot take images of the described size."""
+def check_size(encoder: Encoder, size: int, setting: str) -> None:
+    """Raise InputError, naming the setting, if the backbone cannot take images of that size."""
     described = encoder.description
-    blank = torch.zeros(2, described.channels, described.size, described.size)
+    blank = torch.zeros(2, described.channels, size, size)
     try:
         with torch.no_grad():
             encoder.eval()(blank.to(next(encoder.parameters()).dtype))
     except (RuntimeError, AssertionError) as error:
         raise InputError(
-            f"--size: {described.model.backbone} cannot take images of "
-            f"{described.size}×{described.size} pixels ({str(error).splitlines()[0]})"
+            f"--{setting}: {described.model.backbone} cannot take images of "
+            f"{size}×{size} pixels ({str(error).splitlines()[0]})"
         ) from error
 
 

@@ -84,3 +84,25 @@ def weak_label_quality(labels: Tensor, classes: Tensor, class_count: int) -> dic
         "pair_recall": both / same_class.clamp(min=1),
         "collision_rate": (same_class - both) / negatives.clamp(min=1),
     }
+
+
+def neighbour_quality(
+    neighbours: Tensor, similarity: Tensor, before: Tensor | None = None
+) -> dict[str, Tensor]:
+    """How near the neighbours are, and how many of them are new.
+
+    Args:
+        neighbours: (n, k) numbers of the neighbours of n images.
+        similarity: (n, k) their cosines.
+        before: (n, K) the neighbours that they had before.
+    """
+    found = {"neighbour_similarity": similarity.mean()}
+    if before is not None:
+        known = (neighbours[:, :, None] == before[:, None, :]).any(dim=2)
+        found["neighbours_changed"] = 1 - known.float().mean()
+    return found
+
+
+def same_class(neighbours: Tensor, rows: Tensor, classes: Tensor) -> Tensor:
+    """Share of the neighbours (n, k) of images `rows` (n,) that are of the image's own class."""
+    return (classes[neighbours] == classes[rows][:, None]).float().mean()

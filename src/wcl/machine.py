@@ -2,7 +2,9 @@
 
 import ctypes
 import ctypes.util
+import os
 import sys
+from pathlib import Path
 
 import torch
 
@@ -31,6 +33,20 @@ def use_threads(threads: int) -> None:
     """Limit torch to this many CPU threads; 0 leaves it as it is."""
     if threads > 0:
         torch.set_num_threads(threads)
+
+
+def available_memory() -> int:
+    """Bytes that this process could still take: what the system has, or the container allows."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in lines)
+        available = int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError):  # not Linux
+        return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    try:
+        return min(available, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # no limit
+        return available
 
 
 def best_device(name: str) -> str:

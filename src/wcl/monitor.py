@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,14 @@ from wcl.methods import Losses
 from wcl.progress import console
 
 _SECONDS_BETWEEN_WORDS = 10.0
+_LOSSES = ("nce", "cnce", "swap", "cswap")
+_SHARES = (
+    ("purity", "pure"),
+    ("neighbour_same_class", "neighbours of one class"),
+    ("neighbours_changed", "of them new"),
+    ("knn_top1", "k-NN"),
+    ("data_wait", "waiting"),
+)
 
 
 class Monitor:
@@ -188,10 +196,12 @@ class Monitor:
 
     # -- every epoch --------------------------------------------------------------------------
 
-    def epoch(self, step: int, epoch: int, measure: Callable[[], dict[str, float]]) -> None:
+    def epoch(
+        self, step: int, epoch: int, measures: Sequence[Callable[[], dict[str, float]]]
+    ) -> None:
         """Write the line of an epoch that has ended, and start the next one's sums.
 
-        `measure` may add figures; the time that it takes is not the epoch's.
+        `measures` may add figures; the time that they take is not the epoch's.
 
         Raises:
             RunError: not one image could be read.
@@ -208,7 +218,11 @@ class Monitor:
             "data_wait": self._wait / seconds,
             "skipped": float(len(self._skipped)),
         }
-        values |= self._health() | measure()
+        values |= self._health()
+        for measure in measures:
+            values |= measure()
+        if "search_seconds" in values:
+            values["search_share"] = values["search_seconds"] / (seconds + values["search_seconds"])
         self._write({"kind": "epoch", "step": step, "epoch": epoch} | values | timing)
         # Short epochs do not flood the terminal; metrics.jsonl has them all.
         now = time.monotonic()
@@ -277,16 +291,22 @@ def _sample(first: Embeddings, second: Embeddings) -> tuple[Tensor, ...]:
 def _sentence(values: dict[str, Any]) -> str:
     """The numbers of an epoch that a person follows."""
     words = [f"loss {values['loss']:.3f}"]
-    words += [f"{name} {values[name]:.3f}" for name in ("nce", "swap") if name in values]
+    words += [f"{name} {values[name]:.3f}" for name in _LOSSES if name in values]
     if "rankme" in values:
         words.append(f"rankme {values['rankme']:.1f}")
     if "components" in values:
         words.append(f"components {values['components']:.0f}")
-    words += [
-        f"{word} {values[name]:.0%}"
-        for name, word in (("purity", "pure"), ("knn_top1", "k-NN"), ("data_wait", "waiting"))
-        if name in values
-    ]
+    words += [f"{word} {values[name]:.0%}" for name, word in _SHARES if name in values]
+    if "search_seconds" in values:
+        words.append(
+            f"neighbours found in {values['search_seconds']:.1f} s "
+            f"({values['search_share']:.0%} of the epoch"
+            + (
+                f", {values['search_recall']:.0%} of them right)"
+                if values["search_recall"] < 1
+                else ")"
+            )
+        )
     return "  ".join([*words, f"{values['images_per_second']:.0f} images/s"])
 
 

@@ -16,16 +16,18 @@ import yaml
 from lightning_fabric import Fabric
 
 from wcl import machine
-from wcl.augment import ViewMaker
 from wcl.checkpoint import RunFolder, load_checkpoint, must_match, save_checkpoint
 from wcl.checks import check
-from wcl.config import AugmentConfig, PretrainConfig
-from wcl.data import Source, absolute, in_memory, limited, open_source
+from wcl.config import PretrainConfig
+from wcl.contact_sheet import neighbour_sheet
+from wcl.data import Source, absolute, first_classes, in_memory, limited, open_source
 from wcl.data.loader import Loader
-from wcl.encoder import Description, Embeddings, Encoder, check_size
+from wcl.encoder import Description, Encoder, check_size
 from wcl.errors import InputError
 from wcl.methods import build_method
 from wcl.monitor import Monitor
+from wcl.multicrop import cut_from, embed_views, halves, view_kinds
+from wcl.neighbourhood import Neighbourhood
 from wcl.optim import build_optimiser, peak_rate, rate_at, set_rate
 from wcl.settings import settings
 
@@ -61,21 +63,29 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
     fabric = Fabric(
         accelerator=machine.best_device(config.device), devices=1, precision=config.precision
     )
-    source = in_memory(limited(open_source(config.data), config.limit, config.seed))
+    chosen = first_classes(open_source(config.data), config.classes)
+    source = in_memory(limited(chosen, config.limit, config.seed))
     fingerprint = source.fingerprint()
     if saved is not None and saved["data"] != fingerprint:
         raise InputError(f"{config.data}: the images are not those that the run began with")
-    loader = Loader(source, config.batch, config.seed, fabric.device, config.workers)
-    method = build_method(config.method, config.loss)
+    crops = config.crops
+    loader = Loader(
+        source, config.batch, config.seed, fabric.device, config.workers, crops.cache * 2**20
+    )
+    method = build_method(config.method, config.loss, crops=crops.count > 0)
     torch.manual_seed(config.seed)
     encoder = Encoder(describe(config, source, method.heads))
-    check_size(encoder)
-    milder = AugmentConfig(mean=config.augment.mean, std=config.augment.std)
-    early, late = (
-        ViewMaker(augment, config.size, source.channels) for augment in (milder, config.augment)
-    )
+    check_size(encoder, config.size, "size")
+    if crops.count:
+        check_size(encoder, crops.size, "crops.size")
+    early, late = (view_kinds(config, source.channels, early) for early in (True, False))
     if config.log.knn_every and source.labels is None:
         raise InputError(f"--log.knn_every: {config.data} has no labels; leave it at 0")
+    neighbourhood = None
+    if crops.count and crops.neighbours:
+        neighbourhood = Neighbourhood(
+            crops, config.epochs, source, encoder.features, fabric.device, folder.bank
+        )
     if not resume:
         folder.create(config)  # all that a user can get wrong has been looked at by now
 
@@ -91,9 +101,12 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
     if saved is not None:
         restore(saved, encoder, optimiser, fabric)
         monitor.resume(saved["monitor"], fabric.device)
+        if neighbourhood is not None:
+            neighbourhood.restore(saved["neighbourhood"])
 
     def save() -> None:
         state = {"step": step, "data": fingerprint, "monitor": monitor.state()}
+        state["neighbourhood"] = {} if neighbourhood is None else neighbourhood.state()
         state |= capture(encoder, optimiser, fabric)
         save_checkpoint(state, config, folder.checkpoint)
 
@@ -103,31 +116,45 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
             f"{len(source):,} images, {loader.steps_per_epoch} steps an epoch; "
             f"{config.model.backbone} at {config.size}×{config.size} pixels on {fabric.device}"
         )
+        if neighbourhood is not None:
+            where = "on disk" if crops.bank == "disk" else "in memory"
+            monitor.say(f"feature bank: {neighbourhood.bank.describe()} {where}")
         for epoch in range(step // loader.steps_per_epoch, config.epochs):
-            maker = early if epoch < config.early_epochs else late
+            kinds = early if epoch < config.early_epochs else late
+            if neighbourhood is not None:
+                kinds = cut_from(kinds, neighbourhood.origins(epoch))
             waiting_since = time.perf_counter()
-            for batch in loader.epoch(epoch, maker, start=step % loader.steps_per_epoch):
+            for batch in loader.epoch(epoch, kinds, start=step % loader.steps_per_epoch):
                 monitor.waited(time.perf_counter() - waiting_since)
                 monitor.skipped(batch.skipped)
                 rate = rate_at(step, peak, warmup, total)
                 step += 1
                 if len(batch.index) >= 2:
                     set_rate(optimiser, rate)
-                    views = batch.views.contiguous(memory_format=torch.channels_last)
-                    embeddings = halves(model(views))
-                    losses = method(*embeddings)
+                    full, *small = embed_views(model, batch.views)
+                    first, second = halves(full)
+                    losses = method(first, second, *small)
                     optimiser.zero_grad(set_to_none=True)
                     fabric.backward(losses.total)
                     optimiser.step()
+                    if neighbourhood is not None:
+                        neighbourhood.bank.store(batch.index, first.h)
                     known = None if classes is None else classes[batch.rows]
-                    monitor.step(step, rate, losses, embeddings, known)
+                    monitor.step(step, rate, losses, (first, second), known)
                 # In the last step of an epoch, its end comes first.
                 if step % loader.steps_per_epoch and stop:
                     break
                 waiting_since = time.perf_counter()
             else:
                 finished = epoch + 1
-                monitor.epoch(step, finished, partial(knn_accuracy, encoder, config, finished))
+                measures = [partial(knn_accuracy, encoder, config, finished)]
+                if neighbourhood is not None:
+                    measures.append(partial(neighbourhood.end_of_epoch, epoch))
+                monitor.epoch(step, finished, measures)
+                if neighbourhood is not None and neighbourhood.table is not None:
+                    neighbour_sheet(source, neighbourhood.table, config.seed).save(
+                        folder.neighbours
+                    )
                 if finished % config.save_every == 0 or finished == config.epochs:
                     encoder.description = dataclasses.replace(encoder.description, epoch=finished)
                     encoder.save(folder.encoder)
@@ -154,12 +181,6 @@ def describe(config: PretrainConfig, source: Source, heads: tuple[str, ...]) -> 
         method=config.method,
         data=config.data,
     )
-
-
-def halves(both: Embeddings) -> tuple[Embeddings, Embeddings]:
-    """The embeddings of the first view and of the second, which went through together."""
-    first, second = zip(*((None, None) if e is None else e.chunk(2) for e in both), strict=True)
-    return Embeddings(*first), Embeddings(*second)
 
 
 def capture(encoder: Encoder, optimiser: Any, fabric: Fabric) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from images import photo_folder
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig
 from wcl.data import open_source
-from wcl.data.loader import Batch, Loader
+from wcl.data.loader import Batch, Loader, Views
 from wcl.errors import InputError
 from wcl.randomness import Draws
 
@@ -20,7 +20,7 @@ DIGITS = AugmentConfig(mean=(0.3,), std=(0.35,), blur=0)
 
 def digit_batches(batch: int, epoch: int = 0, start: int = 0, seed: int = 0) -> list[Batch]:
     loader = Loader(open_source("digits"), batch, seed, CPU)
-    return list(loader.epoch(epoch, ViewMaker(DIGITS, 32, 1), start))
+    return list(loader.epoch(epoch, [Views(ViewMaker(DIGITS, 32, 1), 2)], start))
 
 
 def test_an_epoch_has_every_image_once_but_for_the_rest() -> None:
@@ -42,7 +42,7 @@ def test_an_epoch_can_begin_at_any_step() -> None:
     assert len(rest) == 2
     for a, b in zip(whole[3:], rest, strict=True):
         assert np.array_equal(a.index, b.index)
-        assert torch.equal(a.views, b.views)
+        assert torch.equal(a.views[0], b.views[0])
 
 
 def test_a_view_depends_on_seed_epoch_image_and_view_and_not_on_its_batch() -> None:
@@ -51,25 +51,28 @@ def test_a_view_depends_on_seed_epoch_image_and_view_and_not_on_its_batch() -> N
     row = int(np.flatnonzero(large[0].index == index)[0])
     for view in (0, 1):
         torch.testing.assert_close(
-            large[0].views[view * 1024 + row], small[5].views[view * 64 + 7], rtol=1e-5, atol=1e-5
+            large[0].views[0][view * 1024 + row],
+            small[5].views[0][view * 64 + 7],
+            rtol=1e-5,
+            atol=1e-5,
         )
 
 
 def test_the_two_views_of_an_image_differ() -> None:
-    views = digit_batches(256)[0].views.unflatten(0, (2, -1))
+    views = digit_batches(256)[0].views[0].unflatten(0, (2, -1))
     assert (views[0] != views[1]).flatten(1).any(dim=1).all()
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_number_of_workers_changes_nothing(workers: int, tmp_path: Path) -> None:
     source = open_source(str(photo_folder(tmp_path / "data", each=24)))
-    maker = ViewMaker(AugmentConfig(), 32)
+    maker = [Views(ViewMaker(AugmentConfig(), 32), 2)]
     one, many = Loader(source, 20, 0, CPU, workers=0), Loader(source, 20, 0, CPU, workers=workers)
     for epoch in (0, 1):
         pairs = zip(one.epoch(epoch, maker), many.epoch(epoch, maker), strict=True)
         for a, b in pairs:
             assert np.array_equal(a.index, b.index)
-            assert torch.equal(a.views, b.views)
+            assert torch.equal(a.views[0], b.views[0])
 
 
 def test_photos_are_cut_where_the_draws_say(tmp_path: Path) -> None:
@@ -77,7 +80,7 @@ def test_photos_are_cut_where_the_draws_say(tmp_path: Path) -> None:
     source = open_source(str(photo_folder(tmp_path / "data")))
     plain = AugmentConfig(flip=0, jitter=0, grey=0, blur=0, mean=(0, 0, 0), std=(1, 1, 1))
     maker = ViewMaker(plain, 24)
-    batch = next(iter(Loader(source, 4, 7, CPU, workers=1).epoch(2, maker)))
+    batch = next(iter(Loader(source, 4, 7, CPU, workers=1).epoch(2, [Views(maker, 2)])))
     for row, index in enumerate(batch.index.tolist()):
         image = source.image(index).convert("RGB")
         for view in (0, 1):
@@ -86,7 +89,7 @@ def test_photos_are_cut_where_the_draws_say(tmp_path: Path) -> None:
             top, left, height, width = box.tolist()
             crop = image.crop((left, top, left + width, top + height)).resize((24, 24), 2)
             expected = torch.from_numpy(np.array(crop)).permute(2, 0, 1) / 255
-            torch.testing.assert_close(batch.views[view * 4 + row], expected, rtol=0, atol=1e-6)
+            torch.testing.assert_close(batch.views[0][view * 4 + row], expected, rtol=0, atol=1e-6)
 
 
 def test_fewer_images_than_a_batch_is_refused_with_a_remedy() -> None:

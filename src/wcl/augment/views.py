@@ -5,6 +5,7 @@ arrive cropped by the decoding workers, which ask `boxes` where to cut. Everythi
 is the same batched code.
 """
 
+import math
 from functools import cache
 
 import numpy as np
@@ -44,6 +45,12 @@ class ViewMaker:
         """(N, 4) where to cut each view out of its image: top, left, height, width."""
         uniform = draws.uniform("crop", CROP_DRAWS)
         return crop_boxes(uniform, heights, widths, self.config.area, self.config.ratio)
+
+    def least_side(self, height: int, width: int) -> float:
+        """Roughly the shortest side that a box in an image of this size can have."""
+        low, high = self.config.ratio
+        narrowest = math.sqrt(self.config.area[0] * height * width / max(high, 1 / low))
+        return min(narrowest, height, width)
 
     def from_images(self, images: Tensor, draws: Draws) -> Tensor:
         """Views of whole images of one size: (N, C, H, W) uint8 → (N, C, size, size) float."""

@@ -14,11 +14,11 @@ from wcl.augment import ViewMaker
 from wcl.bench.timing import medians
 from wcl.config import AugmentConfig, LossConfig, ModelConfig, OptimConfig
 from wcl.data import ArraySource, Source, open_source
-from wcl.data.loader import Loader
+from wcl.data.loader import Loader, Views
 from wcl.encoder import Description, Encoder
 from wcl.methods import build_method
+from wcl.multicrop import halves
 from wcl.optim import build_optimiser
-from wcl.train import halves
 
 _CPU = torch.device("cpu")
 
@@ -86,12 +86,13 @@ def _efficiency(
     loader = Loader(source, batch, 0, _CPU)
     maker = ViewMaker(augment, size)
     take = trainer("wcl", model, size)
-    constant = next(iter(loader.epoch(0, maker))).views
+    views = [Views(maker, 2)]
+    constant = next(iter(loader.epoch(0, views))).views[0]
     epoch = iter(range(rounds + 1))
 
     def from_loader() -> None:
-        for part in loader.epoch(next(epoch), maker):
-            take(part.views)
+        for part in loader.epoch(next(epoch), views):
+            take(part.views[0])
 
     def from_constant() -> None:
         for _ in range(loader.steps_per_epoch):

@@ -8,13 +8,22 @@ from wcl.data.folder import FolderSource
 from wcl.data.huggingface import hugging_face
 from wcl.data.memory import in_memory
 from wcl.data.parquet import ParquetSource
-from wcl.data.source import ArraySource, Source, held_out, limited, subset, with_channels
+from wcl.data.source import (
+    ArraySource,
+    Source,
+    first_classes,
+    held_out,
+    limited,
+    subset,
+    with_channels,
+)
 from wcl.errors import InputError, did_you_mean
 
 __all__ = [
     "ArraySource",
     "Source",
     "absolute",
+    "first_classes",
     "held_out",
     "in_memory",
     "limited",

@@ -3,6 +3,7 @@
 import io
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -85,16 +86,26 @@ def upright_size(image: Image.Image) -> tuple[int, int]:
     return (width, height) if turned else (height, width)
 
 
+@dataclass(frozen=True)
+class ReducedImage:
+    """A decoded image, perhaps at a fraction of its size."""
+
+    pixels: Image.Image
+    full_size: tuple[int, int]
+    """(height, width) at full scale, which boxes refer to."""
+
+    @property
+    def bytes(self) -> int:
+        return self.pixels.width * self.pixels.height * len(self.pixels.getbands())
+
+
 def cut_views(
     image: Image.Image,
     boxes_for: Callable[[int, int], Integers],
     sizes: Sequence[int],
     channels: int = 3,
 ) -> list[Tensor]:
-    """Decode an image once and cut resized crops out of it.
-
-    JPEGs are decoded at a half, a quarter or an eighth of their size where every crop would be
-    reduced by as much anyway: that is most of the cost of a large photo.
+    """Decode an image once, no larger than needed, and cut resized crops out of it.
 
     Args:
         image: as `open_image` gives it.
@@ -105,24 +116,53 @@ def cut_views(
     Returns:
         One (C, size, size) tensor of bytes per view.
     """
-    height, width = upright_size(image)
-    boxes = boxes_for(height, width)
-    reduction = min(min(box[2], box[3]) / size for box, size in zip(boxes, sizes, strict=True))
-    if reduction >= 2:
+    boxes = boxes_for(*upright_size(image))
+    return cut_boxes(reduced(image, reduction(boxes, sizes), channels), boxes, sizes)
+
+
+def reduction(boxes: Integers, sizes: Sequence[int]) -> float:
+    """The factor by which an image may be smaller without any of these crops being enlarged."""
+    return float((boxes[:, 2:].min(axis=1) / np.array(sizes)).min())
+
+
+def reduced(image: Image.Image, factor: float, channels: int = 3) -> ReducedImage:
+    """Decode an image, a JPEG at a half, a quarter or an eighth of its size where `factor` allows.
+
+    That is most of the cost of a large photo.
+
+    Raises:
+        UnreadableImage: it is cut short or damaged.
+    """
+    full_size = upright_size(image)
+    if factor >= 2:
         # PIL picks the largest of 1/2, 1/4, 1/8 that is not smaller than this in either direction.
-        image.draft(None, (int(image.width / reduction), int(image.height / reduction)))
-    whole = decoded(image, channels)
-    scale_x, scale_y = whole.width / width, whole.height / height
+        image.draft(None, (int(image.width / factor), int(image.height / factor)))
+    return ReducedImage(decoded(image, channels), full_size)
+
+
+def cut_boxes(image: ReducedImage, boxes: Integers, sizes: Sequence[int]) -> list[Tensor]:
+    """Cut resized crops out of an image.
+
+    Args:
+        image: as `reduced` gives it.
+        boxes: (n, 4) top, left, height, width at full scale.
+        sizes: height and width of each result.
+
+    Returns:
+        One (C, size, size) tensor of bytes per box.
+    """
+    whole = image.pixels
+    scale_x, scale_y = whole.width / image.full_size[1], whole.height / image.full_size[0]
     return [
         _cut(
             whole,
             left * scale_x,
             top * scale_y,
-            min((left + box_width) * scale_x, whole.width),
-            min((top + box_height) * scale_y, whole.height),
+            min((left + width) * scale_x, whole.width),
+            min((top + height) * scale_y, whole.height),
             size,
         )
-        for (top, left, box_height, box_width), size in zip(boxes.tolist(), sizes, strict=True)
+        for (top, left, height, width), size in zip(boxes.tolist(), sizes, strict=True)
     ]
 
 

@@ -10,6 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from wcl.data.decode import UnreadableImage
+from wcl.errors import InputError
 from wcl.randomness import Integers, seed_of
 
 
@@ -137,6 +138,28 @@ def with_channels(source: Source, channels: int) -> Source:
     converted = ArraySource(source.name, pixels, source.labels, source.classes)
     converted.unreadable = source.unreadable
     return converted
+
+
+def first_classes(source: Source, count: int) -> Source:
+    """The images of the first `count` classes in the order of their names; 0 for all.
+
+    Raises:
+        InputError: the source has no labels, or fewer classes.
+    """
+    if count == 0:
+        return source
+    if source.labels is None or len(source.classes) < count:
+        found = "no labels" if source.labels is None else f"only {len(source.classes)} classes"
+        raise InputError(f"--classes: {source.name} has {found}, so {count} cannot be chosen")
+    first = sorted(range(len(source.classes)), key=lambda number: source.classes[number])[:count]
+    number = torch.full((len(source.classes),), -1)
+    number[first] = torch.arange(count)
+    rows = (number[source.labels] >= 0).nonzero()[:, 0]
+    chosen = subset(source, rows.numpy())
+    assert chosen.labels is not None
+    chosen.labels = number[chosen.labels]
+    chosen.classes = [source.classes[i] for i in first]
+    return chosen
 
 
 def limited(source: Source, count: int, seed: int) -> Source:

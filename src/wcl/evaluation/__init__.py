@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from wcl.config import EvalConfig, KnnConfig, LinearConfig
-from wcl.data import in_memory, open_splits, with_channels
+from wcl.data import first_classes, in_memory, open_splits, with_channels
 from wcl.encoder import Encoder, load
 from wcl.errors import InputError, did_you_mean
 from wcl.evaluation.knn import knn
@@ -51,7 +51,7 @@ def evaluate(
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
     channels = encoder.description.channels
     train, test = (
-        with_channels(in_memory(source), channels)
+        with_channels(in_memory(first_classes(source, config.classes)), channels)
         for source in open_splits(config.data, config.test_data)
     )
     for source in (train, test):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig, LinearConfig
 from wcl.data import Source
-from wcl.data.loader import Loader
+from wcl.data.loader import Loader, Views
 from wcl.encoder import Encoder
 from wcl.errors import InputError
 from wcl.evaluation.features import features
@@ -122,17 +122,17 @@ def _augmented(
     )
     maker = ViewMaker(crop_and_flip, described.size, described.channels)
     batch = min(config.batch, len(train))
-    loader = Loader(train, batch, config.seed, encoder.device, config.workers, views=1)
+    loader = Loader(train, batch, config.seed, encoder.device, config.workers)
     assert train.labels is not None
     labels = train.labels.to(encoder.device)
     skipped: set[int] = set()
 
     def batches(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         encoder.eval()
-        for part in loader.epoch(epoch, maker):
+        for part in loader.epoch(epoch, [Views(maker, 1)]):
             skipped.update(part.skipped)
             with torch.no_grad():
-                inputs = encoder.backbone(part.views).float()
+                inputs = encoder.backbone(part.views[0]).float()
             yield inputs, labels[part.rows]
 
     return batches, loader.steps_per_epoch, skipped

@@ -1,4 +1,4 @@
-"""The methods: embeddings of two views in, named losses out. A new method is one file here."""
+"""The methods: embeddings of views in, named losses out. A new method is one file here."""
 
 from wcl.config import LossConfig
 from wcl.methods.method import Losses, Method
@@ -10,6 +10,6 @@ __all__ = ["METHODS", "WCL", "Losses", "Method", "SimCLR", "build_method"]
 METHODS: dict[str, type[Method]] = {"simclr": SimCLR, "wcl": WCL}
 
 
-def build_method(name: str, config: LossConfig) -> Method:
+def build_method(name: str, config: LossConfig, crops: bool = False) -> Method:
     """The method of that name; the command line has checked the name."""
-    return METHODS[name](config)
+    return METHODS[name](config, crops)

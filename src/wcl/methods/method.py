@@ -1,8 +1,9 @@
-"""What every method is: a function from the embeddings of two views to named losses."""
+"""What every method is: a function from the embeddings of views to named losses."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from wcl.config import LossConfig
@@ -22,10 +23,23 @@ class Losses:
 
 
 class Method(ABC):
-    """A pretraining objective."""
+    """A pretraining objective.
 
-    def __init__(self, config: LossConfig) -> None:
+    Args:
+        config: weights and forms of the losses.
+        crops: whether there will be small crops beside the two views.
+    """
+
+    terms: tuple[str, ...] = ()
+    """The losses that it has at most, by the names of their weights in LossConfig."""
+
+    def __init__(self, config: LossConfig, crops: bool = False) -> None:
         self.config = config
+        self.weights = {
+            name: weight
+            for name in self.terms
+            if (weight := getattr(config, name)) and (crops or name in ("nce", "swap"))
+        }
 
     @property
     @abstractmethod
@@ -33,5 +47,21 @@ class Method(ABC):
         """The projection heads it needs, of "g" and "phi"."""
 
     @abstractmethod
-    def __call__(self, first: Embeddings, second: Embeddings) -> Losses:
-        """Losses of a batch from the embeddings of its two views."""
+    def __call__(
+        self, first: Embeddings, second: Embeddings, crops: Embeddings | None = None
+    ) -> Losses:
+        """Losses of a batch of N images.
+
+        Args:
+            first, second: of the two views, N rows each.
+            crops: of K small crops, K·N rows: every image's first, then every image's second, …
+        """
+
+    def weighted(self, parts: dict[str, Tensor]) -> Tensor:
+        """The sum of the losses, each times its weight."""
+        return torch.stack([self.weights[name] * part for name, part in parts.items()]).sum()
+
+
+def by_crop(embeddings: Tensor, images: int) -> Tensor:
+    """(K·N, D) → (K, N, D)."""
+    return embeddings.view(-1, images, embeddings.shape[1])

@@ -1,18 +1,35 @@
-"""SimCLR: instance discrimination with one projection head (Chen et al., 2020)."""
+"""SimCLR: instance discrimination alone (Chen et al., 2020), of small crops too."""
 
+from torch import Tensor
+
+from wcl.config import LossConfig
 from wcl.encoder import Embeddings
-from wcl.losses import nt_xent
-from wcl.methods.method import Losses, Method
+from wcl.errors import InputError
+from wcl.losses import crop_nce, nt_xent
+from wcl.methods.method import Losses, Method, by_crop
 
 
 class SimCLR(Method):
-    """L = L_NCE."""
+    """L = L_NCE + λ·L_cNCE, the latter with crops."""
+
+    terms = ("nce", "cnce")
+
+    def __init__(self, config: LossConfig, crops: bool = False) -> None:
+        super().__init__(config, crops)
+        if "nce" not in self.weights:
+            raise InputError("--loss.nce: SimCLR is that loss, so it cannot be left out")
 
     @property
     def heads(self) -> tuple[str, ...]:
         return ("g",)
 
-    def __call__(self, first: Embeddings, second: Embeddings) -> Losses:
+    def __call__(
+        self, first: Embeddings, second: Embeddings, crops: Embeddings | None = None
+    ) -> Losses:
         assert first.z is not None and second.z is not None
-        nce = nt_xent(first.z, second.z, self.config.tau)
-        return Losses(nce, {"nce": nce})
+        parts: dict[str, Tensor] = {"nce": nt_xent(first.z, second.z, self.config.tau)}
+        if "cnce" in self.weights:
+            assert crops is not None and crops.z is not None
+            small = by_crop(crops.z, len(first.z))
+            parts["cnce"] = crop_nce(small, first.z, second.z, self.config.tau)
+        return Losses(self.weighted(parts), parts)

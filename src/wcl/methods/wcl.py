@@ -1,49 +1,78 @@
-"""WCL without crops: instance discrimination and weakly supervised contrast (Zheng et al., 2021).
+"""WCL: instance discrimination and weakly supervised contrast (Zheng et al., 2021).
 
-L = L_NCE + β·L_swap. The ablations of the paper's Table 2 that need no crops are settings:
-`loss.nce 0` leaves φ alone, `loss.heads shared` puts both losses on one head.
+L = L_NCE + λ·L_cNCE + β·L_swap + γ·L_cswap, the c-terms with small crops. The paper's ablation is
+settings: a weight of 0 leaves a term out and with it a head that has no other, and
+`loss.heads shared` puts all terms on one head.
 """
 
-import torch
 from torch import Tensor
 
 from wcl.config import LossConfig
 from wcl.encoder import Embeddings
 from wcl.errors import InputError
 from wcl.graph import components, nearest_neighbours
-from wcl.losses import nt_xent, swap
-from wcl.methods.method import Losses, Method
+from wcl.losses import crop_nce, crop_swap, nt_xent, swap
+from wcl.methods.method import Losses, Method, by_crop
 
 
 class WCL(Method):
-    """L = L_NCE + β·L_swap, by default on a head each."""
+    """Up to four losses, by default those of instances and those of weak labels on a head each."""
 
-    def __init__(self, config: LossConfig) -> None:
-        super().__init__(config)
-        if config.nce == 0 and config.swap == 0:
-            raise InputError("loss.nce and loss.swap are both 0: nothing would be learnt")
+    terms = ("nce", "swap", "cnce", "cswap")
+
+    def __init__(self, config: LossConfig, crops: bool = False) -> None:
+        super().__init__(config, crops)
+        if not self.weights:
+            raise InputError("loss.nce, loss.swap and so on are all 0: nothing would be learnt")
+        self._instance = [name for name in ("nce", "cnce") if name in self.weights]
+        self._weak = [name for name in ("swap", "cswap") if name in self.weights]
 
     @property
     def heads(self) -> tuple[str, ...]:
-        if self.config.heads == "shared" or not self.config.swap:
+        if self.config.heads == "shared" or not self._weak:
             return ("g",)
-        return ("g", "phi") if self.config.nce else ("phi",)
+        return ("g", "phi") if self._instance else ("phi",)
 
-    def __call__(self, first: Embeddings, second: Embeddings) -> Losses:
-        config = self.config
-        parts: dict[str, Tensor] = {}
+    def __call__(
+        self, first: Embeddings, second: Embeddings, crops: Embeddings | None = None
+    ) -> Losses:
+        parts = self._instance_losses(first, second, crops) if self._instance else {}
         labels: tuple[Tensor, ...] = ()
-        if config.nce:
-            assert first.z is not None and second.z is not None
-            parts["nce"] = nt_xent(first.z, second.z, config.tau)
-        if config.swap:
-            v1, v2 = (first.z, second.z) if config.heads == "shared" else (first.v, second.v)
-            assert v1 is not None and v2 is not None
-            # Not `weak_labels`: its check for NaN would make the host wait for the device in every
-            # step. A non-finite embedding makes the loss non-finite, which stops the run.
-            y1, y2 = (components(nearest_neighbours(v, v)) for v in (v1.detach(), v2.detach()))
-            parts["swap"] = swap(v1, v2, y1, y2, config.tau, config.positives, config.key_gradient)
-            labels = (y1, y2)
-        weights = {"nce": config.nce, "swap": config.swap}
-        total = torch.stack([weights[name] * part for name, part in parts.items()]).sum()
-        return Losses(total, parts, labels)
+        if self._weak:
+            weak, labels = self._weak_losses(first, second, crops)
+            parts |= weak
+        return Losses(self.weighted(parts), parts, labels)
+
+    def _instance_losses(
+        self, first: Embeddings, second: Embeddings, crops: Embeddings | None
+    ) -> dict[str, Tensor]:
+        z1, z2, tau = first.z, second.z, self.config.tau
+        assert z1 is not None and z2 is not None
+        parts = {}
+        if "nce" in self.weights:
+            parts["nce"] = nt_xent(z1, z2, tau)
+        if "cnce" in self.weights:
+            assert crops is not None and crops.z is not None
+            parts["cnce"] = crop_nce(by_crop(crops.z, len(z1)), z1, z2, tau)
+        return parts
+
+    def _weak_losses(
+        self, first: Embeddings, second: Embeddings, crops: Embeddings | None
+    ) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
+        config = self.config
+        shared = config.heads == "shared"
+        v1, v2 = (view.z if shared else view.v for view in (first, second))
+        assert v1 is not None and v2 is not None
+        # Not `weak_labels`: its check for NaN would make the host wait for the device in every
+        # step. A non-finite embedding makes the loss non-finite, which stops the run.
+        y1, y2 = (components(nearest_neighbours(v, v)) for v in (v1.detach(), v2.detach()))
+        form = config.tau, config.positives, config.key_gradient
+        parts = {}
+        if "swap" in self.weights:
+            parts["swap"] = swap(v1, v2, y1, y2, *form)
+        if "cswap" in self.weights:
+            assert crops is not None
+            small = crops.z if shared else crops.v
+            assert small is not None
+            parts["cswap"] = crop_swap(by_crop(small, len(v1)), v1, v2, y1, y2, *form)
+        return parts, (y1, y2)
