@@ -21,6 +21,13 @@ def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
     return file.getvalue()
 
 
+def save_jpeg(path: Path, image: Image.Image, orientation: int = 1) -> None:
+    """As a camera does that was held that way (an orientation of EXIF)."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image.save(path, "JPEG", quality=95, exif=exif)
+
+
 def photo_folder(root: Path, classes: Sequence[str] = ("cat", "dog"), each: int = 12) -> Path:
     """A folder of small JPEGs of many sizes, one sub-folder per class."""
     for number, name in enumerate(classes):

@@ -2,9 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file
 
 import wcl
+from wcl import train
 
 TINY: dict[str, Any] = {
     "limit": 128,
@@ -12,6 +17,28 @@ TINY: dict[str, Any] = {
     "epochs": 2,
     "model": {"head_width": 32, "head_out": 16},
     "log": {"every": 2, "tensorboard": False},
+}
+
+CROPS: dict[str, Any] = {"count": 2, "size": 16, "area": [0.3, 0.6]}
+
+
+class Row(NamedTuple):
+    """A row of the paper's ablation: its settings, and the losses and heads that it has."""
+
+    loss: dict[str, Any]
+    terms: set[str]
+    heads: tuple[str, ...]
+
+
+_NO_CROPS = {"cnce": 0.0, "cswap": 0.0}
+ABLATION = {
+    "g only": Row({"swap": 0.0, **_NO_CROPS}, {"nce"}, ("g",)),
+    "phi only": Row({"nce": 0.0, **_NO_CROPS}, {"swap"}, ("phi",)),
+    "one head": Row({"heads": "shared", **_NO_CROPS}, {"nce", "swap"}, ("g",)),
+    "two heads": Row(_NO_CROPS, {"nce", "swap"}, ("g", "phi")),
+    "with cNCE": Row({"cswap": 0.0}, {"nce", "swap", "cnce"}, ("g", "phi")),
+    "with cswap": Row({"cnce": 0.0}, {"nce", "swap", "cswap"}, ("g", "phi")),
+    "with both": Row({}, {"nce", "swap", "cnce", "cswap"}, ("g", "phi")),
 }
 
 
@@ -29,6 +56,39 @@ def photo_run(data: Path, out: Path, **changes: Any) -> Path:
 
 def metrics(run: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl without what a clock measured."""
-    timing = ("seconds", "images_per_second", "data_wait")
+    timing = ("seconds", "images_per_second", "data_wait", "search_seconds", "search_share")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in line.items() if k not in timing} for line in lines]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "encoder.safetensors")
+
+
+def checkpoint(run: Path) -> dict[str, Any]:
+    state: dict[str, Any] = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    return state
+
+
+def assert_same_run(a: Path, b: Path) -> None:
+    """Weights, optimiser, neighbours and metrics are equal bit for bit."""
+    first, second = weights(a), weights(b)
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+    one, two = checkpoint(a), checkpoint(b)
+    for key, state in one["optimiser"]["state"].items():
+        for name, value in state.items():
+            other = two["optimiser"]["state"][key][name]
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(other))
+    assert one["neighbourhood"].keys() == two["neighbourhood"].keys()
+    for name, value in one["neighbourhood"].items():
+        other = two["neighbourhood"][name]
+        assert value is other is None or torch.equal(value, other), name
+    assert metrics(a) == metrics(b)
+
+
+def stop_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the run believe that somebody pressed Ctrl-C during that step."""
+    asked = iter(range(1, 10**6))
+    monkeypatch.setattr(train.Stop, "__bool__", lambda self: next(asked) >= steps)

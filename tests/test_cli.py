@@ -96,6 +96,15 @@ def test_the_module_is_the_command() -> None:
         (["pretrain", "digits", "--resume", "--out", "x"], "no run to resume"),
         (["eval", "knn", "nowhere", "--data", "digits"], "no encoder.safetensors"),
         (["views", "digits", "digit"], "did you mean digits"),
+        (["pretrain", "digits", "--classes", "11", "--out", "x"], "has only 10 classes"),
+        (["pretrain", "digits", "--classes", "-1", "--out", "x"], "--classes: must be at least 0"),
+        (["pretrain", "digits", "--loss.cnce", "-1", "--out", "x"], "--loss.cnce: must be at"),
+        (["pretrain", "digits", "--loss.cswap", "-0.5", "--out", "x"], "--loss.cswap: must be at"),
+        (["pretrain", "digits", "--loss.nce", "-1", "--out", "x"], "--loss.nce: must be at least"),
+        (["pretrain", "digits", "--loss.swap", "-1", "--out", "x"], "--loss.swap: must be at"),
+        (["pretrain", "digits", "--loss.cswap", ".nan", "--out", "x"], "must be a finite number"),
+        (["pretrain", "digits", "--crops.count", "-1", "--out", "x"], "--crops.count: must be at"),
+        (["pretrain", "digits", "--crops.counts", "2"], "did you mean crops.count"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it_and_leaves_nothing(
@@ -108,6 +117,58 @@ def test_a_mistake_is_one_line_that_names_it_and_leaves_nothing(
     monkeypatch.chdir(tmp_path)
     assert says in refused(words, capsys)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--limit", "128", "--crops.count", "128"], "--crops.count: 128 images have at most 127"),
+        (
+            ["--limit", "128", "--crops.count", "500", "--crops.bank", "disk"],
+            "--crops.count: 128 images have at most 127",
+        ),
+        (["--crops.size", "33"], "--crops.size: crops of 33 pixels are larger"),
+        (["--crops.size", "0"], "--crops.size: must be at least 1"),
+        (["--crops.size", "8"], "--crops.size: conv_tiny cannot take images of 8×8"),
+        (["--crops.warmup", "5"], "--crops.warmup: 5 epochs are more than the run's 4"),
+        (["--crops.warmup", "-0.5"], "--crops.warmup: must be at least 0"),
+        (["--crops.warmup", ".inf"], "--crops.warmup: must be a finite number"),
+        (["--crops.area", "[0.5, 0.1]"], "--crops.area: [0.5, 0.1] is not a range"),
+        (["--crops.area", "[0, 0.5]"], "--crops.area: [0.0, 0.5] is not a range"),
+        (["--crops.area", "[0.5, 1.5]"], "--crops.area: [0.5, 1.5] is not a range"),
+        (["--crops.area", "[.nan, 0.5]"], "--crops.area: must be a finite number"),
+        (["--crops.area", "0.3"], "--crops.area: 0.3 is not"),
+        (["--crops.area", "[0.1, 0.2, 0.3]"], "--crops.area: [0.1, 0.2, 0.3] is not"),
+        (["--crops.cache", "-1"], "--crops.cache: must be at least 0"),
+        (["--crops.bank", "tape"], "--crops.bank: tape is not one of memory, disk"),
+        (["--crops.search", "near"], "--crops.search: near is not one of auto, exact"),
+        (
+            ["--loss.nce", "0", "--loss.swap", "0", "--loss.cnce", "0", "--loss.cswap", "0"],
+            "nothing would be learnt",
+        ),
+        (["--method", "simclr", "--loss.nce", "0"], "--loss.nce: SimCLR is that loss"),
+    ],
+)
+def test_a_mistake_about_crops_is_one_line_that_names_it_and_leaves_nothing(
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    right = ["--crops.count", "2", "--crops.size", "16", "--epochs", "4", "--batch", "32"]
+    assert says in refused(["pretrain", "digits", *right, *words, "--out", "x"], capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_classes_of_unlabelled_data_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = flat_folder(tmp_path / "flat"), tmp_path / "run"
+    words = ["pretrain", "folder", "--data", str(data), "--classes", "2", "--out", str(out)]
+    assert f"--classes: {data} has no labels" in refused(words, capsys)
+    assert not out.exists()
 
 
 def test_an_unknown_setting_in_a_file_is_named(

@@ -14,7 +14,9 @@ from wcl.graph import weak_labels
 from wcl.health import (
     alignment,
     collapsed_share,
+    neighbour_quality,
     rankme,
+    same_class,
     uniformity,
     weak_label_quality,
     weak_label_sizes,
@@ -169,3 +171,63 @@ def test_weak_labels_that_are_the_classes_have_full_marks() -> None:
     quality = weak_label_quality(weak_labels(rows), classes, 3)
     assert [quality[name].item() for name in ("purity", "pair_precision", "pair_recall")] == [1] * 3
     assert quality["collision_rate"].item() == 0
+
+
+@st.composite
+def neighbours_then_and_now(draw: st.DrawFn) -> tuple[list[list[int]], list[list[int]]]:
+    """Of some images, k neighbours each, all different, and K before, of which some are twice."""
+    images, now, before = draw(st.integers(1, 6)), draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    number = st.integers(0, 9)
+    return (
+        draw(_table(images, st.lists(number, min_size=now, max_size=now, unique=True))),
+        draw(_table(images, st.lists(number, min_size=before, max_size=before))),
+    )
+
+
+def _table(rows: int, row: st.SearchStrategy[list[int]]) -> st.SearchStrategy[list[list[int]]]:
+    return st.lists(row, min_size=rows, max_size=rows)
+
+
+@given(neighbours_then_and_now())
+def test_neighbours_changed_are_those_not_in_the_set_of_before(
+    tables: tuple[list[list[int]], list[list[int]]],
+) -> None:
+    now, before = tables
+    new = sum(len(set(a) - set(b)) for a, b in zip(now, before, strict=True))
+    total = sum(map(len, now))
+    quality = neighbour_quality(torch.tensor(now), torch.ones(1), torch.tensor(before))
+    assert quality["neighbours_changed"].item() == pytest.approx(new / total, abs=1e-6)
+
+
+def test_the_order_of_neighbours_is_no_change() -> None:
+    now = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    quality = neighbour_quality(now, torch.ones(2, 3), now.flip(1))
+    assert quality["neighbours_changed"].item() == 0
+
+
+def test_neighbours_that_had_none_before_are_no_change_but_similar() -> None:
+    similarity = normal(0, 5, 3)
+    quality = neighbour_quality(torch.zeros(5, 3, dtype=torch.long), similarity)
+    assert quality.keys() == {"neighbour_similarity"}
+    mean = sum(similarity.double().flatten().tolist()) / 15
+    assert quality["neighbour_similarity"].item() == pytest.approx(mean, rel=1e-5)
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=10, max_size=10),
+    st.lists(st.integers(0, 9), min_size=1, max_size=6),
+    st.integers(1, 4),
+    seeds,
+)
+def test_neighbours_of_the_same_class_are_counted(
+    classes: list[int], rows: list[int], k: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    neighbours = torch.randint(10, (len(rows), k), generator=generator)
+    same = [
+        classes[row] == classes[other]
+        for row, others in zip(rows, neighbours.tolist(), strict=True)
+        for other in others
+    ]
+    share = same_class(neighbours, torch.tensor(rows), torch.tensor(classes))
+    assert share.item() == pytest.approx(sum(same) / len(same), abs=1e-6)

@@ -1,16 +1,19 @@
 """The methods: which losses they add up, on which heads, and where the gradient goes."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from runs import ABLATION
 from wcl.config import LossConfig, ModelConfig
 from wcl.encoder import Description, Embeddings, Encoder
 from wcl.errors import InputError
 from wcl.graph import weak_labels
-from wcl.losses import nt_xent, swap
+from wcl.losses import crop_nce, crop_swap, nt_xent, swap
 from wcl.methods import WCL, SimCLR, build_method
 
 seeds = st.integers(0, 2**31 - 1)
@@ -173,3 +176,127 @@ def test_methods_are_built_by_name(name: str, kind: type) -> None:
     method = build_method(name, config)
     assert type(method) is kind
     assert method.config is config
+
+
+WEIGHTS = {"nce": 0.7, "swap": 0.3, "cnce": 1.3, "cswap": 0.9}
+
+
+def by_crop(embeddings: Tensor | None, images: int) -> Tensor:
+    """(K, N, D): crop k of image i is row k·N + i."""
+    assert embeddings is not None
+    count = len(embeddings) // images
+    rows = [[embeddings[k * images + i] for i in range(images)] for k in range(count)]
+    return torch.stack([torch.stack(crop) for crop in rows])
+
+
+def named_losses(
+    config: LossConfig, first: Embeddings, second: Embeddings, crops: Embeddings
+) -> dict[str, Tensor]:
+    """All four losses from the functions of wcl.losses, whether or not the method has them."""
+    shared = config.heads == "shared"
+    z1, z2, z3 = first.z, second.z, crops.z
+    v1, v2, v3 = (e.z if shared else e.v for e in (first, second, crops))
+    assert z1 is not None
+    assert z2 is not None
+    assert v1 is not None
+    assert v2 is not None
+    y1, y2 = weak_labels(v1), weak_labels(v2)
+    form = config.tau, config.positives, config.key_gradient
+    return {
+        "nce": nt_xent(z1, z2, config.tau),
+        "swap": swap(v1, v2, y1, y2, *form),
+        "cnce": crop_nce(by_crop(z3, len(z1)), z1, z2, config.tau),
+        "cswap": crop_swap(by_crop(v3, len(v1)), v1, v2, y1, y2, *form),
+    }
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("row", ABLATION)
+def test_a_row_of_the_ablation_is_the_weighted_sum_of_its_losses(row: str, count: int) -> None:
+    settings, terms, heads = ABLATION[row]
+    config = LossConfig(**{"tau": 0.2, **WEIGHTS, **settings})
+    method = WCL(config, crops=True)
+    assert method.heads == heads
+    first, second, crops = embeddings(0), embeddings(9), embeddings(18, 9 * count)
+    losses = method(first, second, crops)
+    expected = named_losses(config, first, second, crops)
+    assert losses.parts.keys() == terms
+    for name in terms:
+        torch.testing.assert_close(losses.parts[name], expected[name])
+    torch.testing.assert_close(losses.total, sum(WEIGHTS[name] * expected[name] for name in terms))
+    assert len(losses.weak_labels) == (2 if "swap" in terms else 0)
+
+
+@pytest.mark.parametrize("row", ABLATION)
+def test_a_row_of_the_ablation_trains_exactly_the_heads_it_names(row: str) -> None:
+    settings, _, heads = ABLATION[row]
+    method = WCL(LossConfig(**settings), crops=True)
+    encoder = encoder_with(heads)
+    x = normal(0, 16, 3, 8, 8).float()
+    small = encoder(normal(1, 16, 3, 4, 4).float())
+    method(encoder(x[:8]), encoder(x[8:]), small).total.backward()
+    for parameter in encoder.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("options", [{"positives": "sum"}, {"key_gradient": False}])
+def test_the_form_of_the_swapped_loss_is_that_of_the_crops_too(options: dict[str, Any]) -> None:
+    config = LossConfig(tau=0.3, **options)
+    first, second, crops = embeddings(0), embeddings(9), embeddings(18, 27)
+    for part in (*first, *second, *crops):
+        assert part is not None
+        part.requires_grad_()
+    losses = WCL(config, crops=True)(first, second, crops)
+    expected = named_losses(config, first, second, crops)
+    for name, value in expected.items():
+        torch.testing.assert_close(losses.parts[name], value)
+    assert first.v is not None
+    (got,) = torch.autograd.grad(losses.parts["cswap"], first.v, allow_unused=True)
+    (want,) = torch.autograd.grad(expected["cswap"], first.v, allow_unused=True)
+    assert (got is None) == (want is None) == (not config.key_gradient)
+    if got is not None:
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize(("term", "reaches"), [("cnce", (True, False)), ("cswap", (False, True))])
+def test_each_loss_of_crops_reaches_its_own_head_only(
+    term: str, reaches: tuple[bool, bool]
+) -> None:
+    others = {name: 0.0 for name in WEIGHTS if name != term}
+    encoder = encoder_with(("g", "phi"))
+    x = normal(0, 16, 3, 8, 8).float()
+    small = encoder(normal(1, 16, 3, 4, 4).float())
+    losses = WCL(LossConfig(**others), crops=True)(encoder(x[:8]), encoder(x[8:]), small)  # type: ignore[arg-type]
+    assert losses.parts.keys() == {term}
+    losses.total.backward()
+    assert (reached(encoder.g), reached(encoder.phi)) == reaches
+
+
+def test_simclr_with_crops_is_nce_plus_lambda_times_the_crops() -> None:
+    config = LossConfig(tau=0.2, **WEIGHTS)  # type: ignore[arg-type]
+    method = SimCLR(config, crops=True)
+    first, second, crops = embeddings(0), embeddings(9), embeddings(18, 36)
+    losses = method(first, second, crops)
+    expected = named_losses(config, first, second, crops)
+    assert method.heads == ("g",)
+    assert losses.parts.keys() == {"nce", "cnce"}
+    torch.testing.assert_close(losses.total, 0.7 * expected["nce"] + 1.3 * expected["cnce"])
+    plain = SimCLR(LossConfig(cnce=0), crops=True)(first, second, crops)
+    assert plain.parts.keys() == {"nce"}
+
+
+@pytest.mark.parametrize(("name", "terms"), [("wcl", {"nce", "swap"}), ("simclr", {"nce"})])
+def test_without_crops_there_are_no_losses_of_crops(name: str, terms: set[str]) -> None:
+    method = build_method(name, LossConfig())
+    assert method(embeddings(0), embeddings(9)).parts.keys() == terms
+    with_crops = build_method(name, LossConfig(), crops=True)
+    losses = with_crops(embeddings(0), embeddings(9), embeddings(18, 18))
+    assert losses.parts.keys() == terms | {"c" + term for term in terms}
+
+
+def test_losses_of_crops_alone_need_crops() -> None:
+    config = LossConfig(nce=0, swap=0)
+    assert WCL(config, crops=True).heads == ("g", "phi")
+    with pytest.raises(InputError, match="nothing would be learnt"):
+        WCL(config)

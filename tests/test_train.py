@@ -9,40 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import wcl
 from images import photo_folder
-from runs import metrics, photo_run, tiny_run
-from wcl import train
+from runs import assert_same_run, metrics, photo_run, stop_after, tiny_run, weights
 from wcl.checkpoint import RunFolder
 from wcl.errors import InputError, RunError
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(run / "encoder.safetensors")
-
-
-def assert_same_run(a: Path, b: Path) -> None:
-    """Weights, optimiser and metrics are equal bit for bit."""
-    first, second = weights(a), weights(b)
-    assert first.keys() == second.keys()
-    for name in first:
-        assert torch.equal(first[name], second[name]), name
-    one, two = (
-        torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["optimiser"]["state"]
-        for run in (a, b)
-    )
-    for key in one:
-        for name, value in one[key].items():
-            assert torch.equal(torch.as_tensor(value), torch.as_tensor(two[key][name]))
-    assert metrics(a) == metrics(b)
-
-
-def stop_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the run believe that somebody pressed Ctrl-C during that step."""
-    asked = iter(range(1, 10**6))
-    monkeypatch.setattr(train.Stop, "__bool__", lambda self: next(asked) >= steps)
 
 
 def test_a_run_leaves_what_the_design_says(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def demo(words: list[str]) -> int:
 def bench(words: list[str]) -> int:
     from wcl.config import BenchConfig
 
-    names = ("augment", "labels", "step")
+    names = ("augment", "labels", "step", "crops", "knn")
     name, words = choice("bench", "benchmark", names, words, "[--json]")
     as_json, words = take_flag("--json", words)
     config = options(BenchConfig, f"bench {name}", words, "[--json]")
@@ -120,7 +120,7 @@ def recipes(words: list[str]) -> int:
     else:
         for name in recipe_names():
             about = recipe_file(name).read_text().splitlines()[0].removeprefix("# ")
-            print(f"{name:<14} {about}")
+            print(f"{name:<21} {about}")
     return 0
 
 
@@ -131,7 +131,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "pretrain": (pretrain, "pretrain an encoder on images without labels"),
     "eval": (evaluate, "evaluate an encoder: knn, linear"),
     "recipes": (recipes, "list the recipes, or print one"),
-    "bench": (bench, "measure speed: augment, labels, step"),
+    "bench": (bench, "measure speed: augment, labels, step, crops, knn"),
 }
 
 

@@ -20,9 +20,11 @@ from wcl.randomness import Draws, Integers
 
 _SMALLEST_TILE = 96
 _NEIGHBOUR_TILE = 96
-_GAP = 4
+_GAP = 8
+_FRAME = 3
 # Blue and orange: told apart by colour-blind readers too.
 _SAME_CLASS, _OTHER_CLASS = "#0072b2", "#e69f00"
+_LEGEND = "blue: of the image's class, orange: of another"
 
 
 def views(config: ViewsConfig) -> Path:
@@ -79,10 +81,22 @@ def _views(source: Source, index: int, config: PretrainConfig, count: int) -> li
     return found
 
 
+def write_neighbours(path: Path, source: Source, neighbours: Integers, seed: int) -> None:
+    """Write the sheet of neighbours as PNG, whole or not at all."""
+    sheet = neighbour_sheet(source, neighbours, seed)
+    if sheet is not None:
+        unfinished = path.with_name(path.name + ".tmp")
+        sheet.save(unfinished, "PNG")
+        unfinished.replace(path)
+
+
 def neighbour_sheet(
     source: Source, neighbours: Integers, seed: int, images: int = 10
-) -> Image.Image:
-    """Rows of an image and its nearest neighbours, framed by whether they are of its class."""
+) -> Image.Image | None:
+    """Rows of an image and its nearest neighbours, framed by whether they are of its class.
+
+    None if there is no image that can be read together with its neighbours.
+    """
     order = np.random.default_rng(seed).permutation(len(source)).tolist()
     size = _NEIGHBOUR_TILE
     rows: list[list[Tensor]] = []
@@ -98,7 +112,7 @@ def neighbour_sheet(
         if source.labels is not None:
             same = (source.labels[shown] == source.labels[index]).tolist()
             frames.append([_SAME_CLASS if s else _OTHER_CLASS for s in same])
-    return _sheet(rows, size, frames)
+    return _sheet(rows, size, frames) if rows else None
 
 
 def _visible(views: Tensor, augment: AugmentConfig) -> Tensor:
@@ -114,7 +128,9 @@ def _sheet(
     """Tiles in rows, the first of each set apart; small ones stay smaller, some are framed."""
     tile = size * max(1, -(-_SMALLEST_TILE // size))
     step = tile + _GAP
-    sheet = Image.new("RGB", (len(rows[0]) * step + 2 * _GAP, len(rows) * step + _GAP), "white")
+    height = len(rows) * step + (3 * _GAP if frames else _GAP)
+    sheet = Image.new("RGB", (len(rows[0]) * step + 2 * _GAP, height), "white")
+    draw = ImageDraw.Draw(sheet)
     for down, row in enumerate(rows):
         for across, pixels in enumerate(row):
             array = pixels.permute(1, 2, 0).numpy()
@@ -125,8 +141,11 @@ def _sheet(
             side = picture.width * tile // size
             sheet.paste(picture.resize((side, side), Image.Resampling.NEAREST), (left, top))
             if frames and across:
-                box = (left - 3, top - 3, left + side + 2, top + side + 2)
-                ImageDraw.Draw(sheet).rectangle(box, outline=frames[down][across], width=3)
+                far = side + _FRAME - 1
+                box = (left - _FRAME, top - _FRAME, left + far, top + far)
+                draw.rectangle(box, outline=frames[down][across], width=_FRAME)
     line = step + _GAP
-    ImageDraw.Draw(sheet).line([(line, 0), (line, sheet.height)], fill="black", width=2)
+    draw.line([(line, 0), (line, len(rows) * step)], fill="black", width=2)
+    if frames:
+        draw.text((_GAP, len(rows) * step + _GAP), _LEGEND, fill="black")
     return sheet

@@ -44,8 +44,11 @@ def available_memory() -> int:
     except (OSError, KeyError):  # not Linux
         return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     try:
-        return min(available, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    except (OSError, ValueError):  # no limit
+        group = Path("/sys/fs/cgroup")
+        most = int((group / "memory.max").read_text())
+        used = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        return min(available, most - int(used["anon"]))
+    except (OSError, ValueError, KeyError):  # no limit
         return available
 
 

@@ -45,7 +45,9 @@ def embed_views(model: Callable[[Tensor], Embeddings], kinds: list[Tensor]) -> l
         by_size.setdefault(views.shape[1:], []).append(number)
     found: dict[int, Embeddings] = {}
     for numbers in by_size.values():
-        together = torch.cat([kinds[number] for number in numbers])
+        together = kinds[numbers[0]]
+        if len(numbers) > 1:
+            together = torch.cat([kinds[number] for number in numbers])
         embeddings = model(together.contiguous(memory_format=torch.channels_last))
         counts = [len(kinds[number]) for number in numbers]
         parts = zip(

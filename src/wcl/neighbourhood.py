@@ -1,5 +1,6 @@
 """Whose images the small crops of a run are cut from: their own, and then their neighbours'."""
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ class Neighbourhood:
                 f"--crops.count: {len(source)} images have at most {len(source) - 1} neighbours "
                 f"each, not {config.count}"
             )
-        self.first_epoch = round(config.warmup * (epochs if config.warmup < 1 else 1))
+        share = config.warmup < 1
+        self.first_epoch = math.floor(config.warmup * (epochs if share else 1) + 0.5)
         self.bank = FeatureBank(len(source), dimensions, file if config.bank == "disk" else None)
         self._config = config
         self._source = source
@@ -101,17 +103,19 @@ class Neighbourhood:
         Raises:
             InputError: it is of other images.
         """
-        self.bank.restore(state)
+        table = None
         if state["table"] is not None:
             table = state["table"].numpy()
             images = len(self._source)
             inside = table.min() >= 0 and table.max() < images
             if table.shape != (images, self._config.count) or not inside:
                 raise InputError("the checkpoint's neighbours are of other images")
-            self.table = table
+        self.bank.restore(state)
+        self.table = table
 
     def _sample(self) -> Tensor:
-        return torch.arange(0, len(self._source), max(1, len(self._source) // _SAMPLE))
+        seen = self.bank.seen.nonzero()[:, 0]
+        return seen[torch.linspace(0, len(seen) - 1, min(_SAMPLE, len(seen))).round().long()]
 
     def _as_table(self, found: Found) -> Integers:
         """Every image is its own neighbour where no other was found."""

@@ -19,7 +19,7 @@ from wcl import machine
 from wcl.checkpoint import RunFolder, load_checkpoint, must_match, save_checkpoint
 from wcl.checks import check
 from wcl.config import PretrainConfig
-from wcl.contact_sheet import neighbour_sheet
+from wcl.contact_sheet import write_neighbours
 from wcl.data import Source, absolute, first_classes, in_memory, limited, open_source
 from wcl.data.loader import Loader
 from wcl.encoder import Description, Encoder, check_size
@@ -152,9 +152,7 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
                     measures.append(partial(neighbourhood.end_of_epoch, epoch))
                 monitor.epoch(step, finished, measures)
                 if neighbourhood is not None and neighbourhood.table is not None:
-                    neighbour_sheet(source, neighbourhood.table, config.seed).save(
-                        folder.neighbours
-                    )
+                    write_neighbours(folder.neighbours, source, neighbourhood.table, config.seed)
                 if finished % config.save_every == 0 or finished == config.epochs:
                     encoder.description = dataclasses.replace(encoder.description, epoch=finished)
                     encoder.save(folder.encoder)

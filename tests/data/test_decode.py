@@ -14,9 +14,12 @@ from torch import Tensor
 from wcl.data.decode import (
     UnreadableImage,
     centre_crop,
+    cut_boxes,
     cut_views,
     decoded,
     open_image,
+    reduced,
+    reduction,
     upright_size,
     whole_pixels,
 )
@@ -348,3 +351,54 @@ def test_deep_grey_is_scaled_and_not_cut_off(
     path = tmp_path / "deep.tif"
     Image.fromarray(array).save(path)
     assert abs(float(whole_pixels(open_image(path)).float().mean()) - mean) <= 1
+
+
+_SIDES = st.tuples(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 256))
+
+
+@given(st.lists(_SIDES, min_size=1, max_size=6))
+def test_the_reduction_is_the_most_that_enlarges_no_crop(crops: list[tuple[int, int, int]]) -> None:
+    boxes = np.array([(0, 0, height, width) for height, width, _ in crops])
+    factor = reduction(boxes, [size for *_, size in crops])
+    left = [min(height, width) / factor - size for height, width, size in crops]
+    assert min(left) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+@pytest.mark.parametrize(
+    ("factor", "expected"),
+    [(0.1, 1), (1, 1), (1.9, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8), (50, 8)],
+)
+def test_a_jpeg_is_reduced_as_far_as_its_format_and_the_factor_allow(
+    factor: float, expected: int, orientation: int
+) -> None:
+    image = reduced(open_image(_encoded(_photo(640, 480), "JPEG", orientation)), factor)
+    assert image.full_size == ((480, 640) if orientation == 1 else (640, 480))
+    width, height = image.full_size[1] // expected, image.full_size[0] // expected
+    assert image.pixels.size == (width, height)
+    assert image.bytes == 3 * width * height
+
+
+def test_other_formats_are_not_reduced_and_grey_takes_a_third() -> None:
+    data = _encoded(_photo(160, 120), "PNG")
+    image = reduced(open_image(data), 8, channels=1)
+    assert image.pixels.size == (160, 120)
+    assert image.bytes == 160 * 120
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize(("width", "height", "most"), [(1200, 800, 1.0), (1201, 803, 3.0)])
+def test_boxes_of_a_reduced_image_are_those_of_the_whole(
+    width: int, height: int, most: float, orientation: int
+) -> None:
+    """Nearly: sides that the scale does not divide are worst. Exactly for one not reduced."""
+    data = _encoded(_photo(width, height), "JPEG", orientation)
+    height, width = upright_size(open_image(data))
+    boxes = [(0, 0, height, width), (height - 400, width - 300, 400, 300)]
+    small, whole = (
+        cut_boxes(reduced(open_image(data), factor), np.array(boxes), [32, 32]) for factor in (8, 1)
+    )
+    for a, b, box in zip(small, whole, boxes, strict=True):
+        expected = _cut_by_pil(_upright(data), box, 32)
+        assert _difference(a, expected) < most
+        assert torch.equal(b, expected)

@@ -1,18 +1,19 @@
 """Batches of views: the order, the randomness, and that nobody's number of workers matters."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from images import photo_folder
+from images import photo_folder, picture, save_jpeg
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig
-from wcl.data import open_source
+from wcl.data import ArraySource, Source, open_source, subset
 from wcl.data.loader import Batch, Loader, Views
 from wcl.errors import InputError
-from wcl.randomness import Draws
+from wcl.randomness import Draws, Integers
 
 CPU = torch.device("cpu")
 DIGITS = AugmentConfig(mean=(0.3,), std=(0.35,), blur=0)
@@ -95,3 +96,181 @@ def test_photos_are_cut_where_the_draws_say(tmp_path: Path) -> None:
 def test_fewer_images_than_a_batch_is_refused_with_a_remedy() -> None:
     with pytest.raises(InputError, match=r"1297 images are fewer than one batch.*--batch 1024"):
         Loader(open_source("digits"), 2000, 0, CPU)
+
+
+SMALL_DIGITS = dataclasses.replace(DIGITS, area=(0.3, 0.6))
+PLAIN = AugmentConfig(flip=0, jitter=0, grey=0, blur=0, mean=(0, 0, 0), std=(1, 1, 1))
+
+
+def digit_kinds(count: int, origins: Integers | None = None) -> list[Views]:
+    small = ViewMaker(SMALL_DIGITS, 16, 1)
+    return [Views(ViewMaker(DIGITS, 32, 1), 2), Views(small, count, origins)]
+
+
+def photo_kinds(count: int, origins: Integers | None = None) -> list[Views]:
+    """With the whole of the augmentation."""
+    small = ViewMaker(AugmentConfig(area=(0.1, 0.4)), 16)
+    return [Views(ViewMaker(AugmentConfig(), 32), 2), Views(small, count, origins)]
+
+
+def some_origins(images: int, count: int) -> Integers:
+    return np.random.default_rng(1).integers(0, images, (images, count))
+
+
+def assert_same_batches(some: list[Batch], others: list[Batch]) -> None:
+    for a, b in zip(some, others, strict=True):
+        assert np.array_equal(a.index, b.index)
+        assert a.skipped == b.skipped
+        for one, two in zip(a.views, b.views, strict=True):
+            assert torch.equal(one, two)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    """46 readable photos, two of them large, one of these turned; and two that are damaged."""
+    root = photo_folder(tmp_path_factory.mktemp("photos") / "data", each=24)
+    save_jpeg(root / "cat" / "003.jpg", picture(5, 600, 800))
+    save_jpeg(root / "dog" / "007.jpg", picture(6, 801, 603), orientation=6)
+    (root / "cat" / "010.jpg").write_bytes(b"")
+    (root / "dog" / "011.jpg").write_bytes((root / "dog" / "011.jpg").read_bytes()[:300])
+    return open_source(str(root))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_each_kind_of_view_has_its_number_and_size(count: int, photos: Source) -> None:
+    digits = next(Loader(open_source("digits"), 64, 0, CPU).epoch(0, digit_kinds(count)))
+    assert [tuple(v.shape) for v in digits.views] == [(128, 1, 32, 32), (count * 64, 1, 16, 16)]
+    batch = next(Loader(photos, 20, 0, CPU, workers=0).epoch(0, photo_kinds(count)))
+    seen = len(batch.index)
+    assert seen + len(batch.skipped) == 20
+    assert [tuple(v.shape) for v in batch.views] == [
+        (2 * seen, 3, 32, 32),
+        (count * seen, 3, 16, 16),
+    ]
+
+
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_a_small_crop_in_memory_is_what_its_draws_make_of_its_origin(neighbours: bool) -> None:
+    """Crop k of image i has the draws of (seed, epoch, i, 2 + k), whatever it is cut from."""
+    source = open_source("digits")
+    assert isinstance(source, ArraySource)
+    table = some_origins(len(source), 3)
+    kinds = digit_kinds(3, table if neighbours else None)
+    batch = next(Loader(source, 32, 5, CPU).epoch(4, kinds))
+    for row, index in enumerate(batch.index.tolist()):
+        for k in range(3):
+            origin = int(table[index, k]) if neighbours else index
+            draws = Draws(5, 4, np.array([index]), np.array([2 + k]))
+            expected = kinds[1].maker.from_images(source.pixels[origin][None], draws)
+            found = batch.views[1][k * 32 + row]
+            torch.testing.assert_close(found, expected[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_a_small_crop_of_a_photo_is_pils_of_its_origin(neighbours: bool, tmp_path: Path) -> None:
+    source = open_source(str(photo_folder(tmp_path / "data")))
+    table = some_origins(len(source), 3)
+    maker = ViewMaker(dataclasses.replace(PLAIN, area=(0.1, 0.4)), 16)
+    kinds = [Views(ViewMaker(PLAIN, 24), 2), Views(maker, 3, table if neighbours else None)]
+    batch = next(Loader(source, 8, 7, CPU, workers=1).epoch(2, kinds))
+    for row, index in enumerate(batch.index.tolist()):
+        for k in range(3):
+            image = source.image(int(table[index, k]) if neighbours else index).convert("RGB")
+            draws = Draws(7, 2, np.array([index]), np.array([2 + k]))
+            box = maker.boxes(np.array([image.height]), np.array([image.width]), draws)[0]
+            top, left, height, width = box.tolist()
+            crop = image.crop((left, top, left + width, top + height)).resize((16, 16), 2)
+            expected = torch.from_numpy(np.array(crop)).permute(2, 0, 1) / 255
+            torch.testing.assert_close(batch.views[1][k * 8 + row], expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_small_crops_leave_the_views_as_they_were(neighbours: bool, tmp_path: Path) -> None:
+    """Bit for bit, where photos are not so large that they are decoded at a reduced scale."""
+    folder = open_source(str(photo_folder(tmp_path / "data")))
+    for source, kinds in ((open_source("digits"), digit_kinds), (folder, photo_kinds)):
+        loader = Loader(source, 8, 0, CPU, workers=0)
+        table = some_origins(len(source), 4) if neighbours else None
+        alone = next(loader.epoch(1, kinds(0)[:1]))
+        beside = next(loader.epoch(1, kinds(4, table)))
+        assert np.array_equal(alone.index, beside.index)
+        assert torch.equal(alone.views[0], beside.views[0])
+
+
+def test_more_crops_leave_the_first_ones_as_they_were() -> None:
+    source = open_source("digits")
+    table = some_origins(len(source), 4)
+    two = next(Loader(source, 64, 0, CPU).epoch(0, digit_kinds(2, table[:, :2])))
+    four = next(Loader(source, 64, 0, CPU).epoch(0, digit_kinds(4, table)))
+    torch.testing.assert_close(two.views[1], four.views[1][: 2 * 64], rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def epochs_of_neighbours(photos: Source) -> list[Batch]:
+    """Three epochs without worker processes, every photo kept; plain crops and neighbours'."""
+    return batches_of_three_epochs(Loader(photos, 16, 0, CPU, workers=0, cache=2**30))
+
+
+def batches_of_three_epochs(loader: Loader) -> list[Batch]:
+    table = some_origins(len(loader.source), 3)
+    kinds = [photo_kinds(3), photo_kinds(3, table), photo_kinds(3, table[::-1].copy())]
+    return [batch for epoch in range(3) for batch in loader.epoch(epoch, kinds[epoch])]
+
+
+@pytest.mark.parametrize(
+    ("workers", "cache"), [(0, 0), (0, 30_000), (1, 2**30), (1, 0), (3, 90_000), (3, 2**30)]
+)
+def test_neither_workers_nor_their_cache_change_a_crop(
+    workers: int, cache: int, photos: Source, epochs_of_neighbours: list[Batch]
+) -> None:
+    loader = Loader(photos, 16, 0, CPU, workers=workers, cache=cache)
+    assert_same_batches(batches_of_three_epochs(loader), epochs_of_neighbours)
+
+
+def test_an_epoch_of_neighbours_can_begin_at_any_step(
+    photos: Source, epochs_of_neighbours: list[Batch]
+) -> None:
+    kinds = photo_kinds(3, some_origins(len(photos), 3))
+    rest = list(Loader(photos, 16, 0, CPU, workers=1).epoch(1, kinds, start=2))
+    assert_same_batches(rest, epochs_of_neighbours[5:6])
+
+
+def damaged(kind: str, photos: Source) -> tuple[Source, list[Views], list[Views], list[int]]:
+    """Images, their plain views, their views cut from unreadable images, and which these are."""
+    if kind == "photos":
+        bad = [10, 24 + 11]
+        return photos, photo_kinds(2), photo_kinds(2, np.tile(bad, (len(photos), 1))), bad
+    digits = open_source("digits")
+    assert isinstance(digits, ArraySource)
+    source = ArraySource("some", digits.pixels[:48], None)
+    source.unreadable = {5: "damaged", 20: "cut short"}
+    bad = list(source.unreadable)
+    return source, digit_kinds(2), digit_kinds(2, np.tile(bad, (len(source), 1))), bad
+
+
+@pytest.mark.parametrize("kind", ["memory", "photos"])
+def test_unreadable_neighbours_give_crops_of_the_image_and_unreadable_images_none(
+    kind: str, photos: Source
+) -> None:
+    source, plain, lost, bad = damaged(kind, photos)
+    loader = Loader(source, 16, 0, CPU, workers=0)
+    found = list(loader.epoch(0, lost))
+    assert_same_batches(found, list(loader.epoch(0, plain)))
+    assert sorted(index for batch in found for index in batch.skipped) == bad
+    seen = np.concatenate([batch.index for batch in found])
+    assert sorted([*seen.tolist(), *bad]) == list(range(48))
+    for batch in found:
+        assert [len(views) for views in batch.views] == [2 * len(batch.index)] * 2
+
+
+@pytest.mark.parametrize("kind", ["memory", "photos"])
+def test_a_batch_of_which_nothing_can_be_read_is_empty(kind: str, photos: Source) -> None:
+    source, plain, lost, bad = damaged(kind, photos)
+    part = subset(source, np.array(bad))
+    for kinds in (plain, lost):
+        table = None if kinds is plain else np.array([[0, 1], [1, 0]])
+        kinds = [kinds[0], dataclasses.replace(kinds[1], origins=table)]
+        (batch,) = Loader(part, 2, 0, CPU, workers=0).epoch(0, kinds)
+        assert len(batch.index) == 0
+        assert [len(views) for views in batch.views] == [0, 0]
+        assert sorted(batch.skipped) == [0, 1]

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import json
 import os
 import pickle
 import threading
@@ -20,6 +21,7 @@ from torchvision.datasets import CIFAR10
 from images import encoded, flat_folder, photo_folder, picture
 from wcl.data import (
     ArraySource,
+    first_classes,
     held_out,
     in_memory,
     limited,
@@ -111,16 +113,17 @@ def test_links_that_loop_end_and_hidden_files_are_left_out(tmp_path: Path) -> No
     assert len(open_source(str(root))) == 3
 
 
-def test_parquet_keeps_order_labels_and_class_names(tmp_path: Path) -> None:
-    features = {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}
-    info = {"info": {"features": features}}
-    path = write_parquet(tmp_path / "train.parquet", small_pngs(6), [1, 0, 1, 0, 1, 0])
-    table = pq.read_table(path)
-    import json
-
+def with_class_names(path: Path, names: list[str]) -> Path:
+    """The parquet file with names for its class numbers, as Hugging Face writes them."""
+    info = {"info": {"features": {"label": {"names": names, "_type": "ClassLabel"}}}}
     metadata = {b"huggingface": json.dumps(info).encode()}
-    pq.write_table(table.replace_schema_metadata(metadata), path)
-    source = open_source(str(path))
+    pq.write_table(pq.read_table(path).replace_schema_metadata(metadata), path)
+    return path
+
+
+def test_parquet_keeps_order_labels_and_class_names(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "train.parquet", small_pngs(6), [1, 0, 1, 0, 1, 0])
+    source = open_source(str(with_class_names(path, ["cat", "dog"])))
     assert source.classes == ["cat", "dog"]
     assert source.labels is not None
     assert source.labels.tolist() == [1, 0, 1, 0, 1, 0]
@@ -402,3 +405,52 @@ def test_a_parquet_file_with_other_images_has_another_fingerprint(tmp_path: Path
     a = open_source(str(write_parquet(tmp_path / "a.parquet", small_pngs(3))))
     b = open_source(str(write_parquet(tmp_path / "b.parquet", small_pngs(4)[1:])))
     assert a.fingerprint() != b.fingerprint()
+
+
+def test_the_first_classes_are_those_of_the_first_names(tmp_path: Path) -> None:
+    """By name and not by number, numbered anew, the images in their old order."""
+    path = write_parquet(tmp_path / "x.parquet", small_pngs(8), [0, 1, 2, 3, 0, 1, 2, 3])
+    source = open_source(str(with_class_names(path, ["zebra", "bee", "cow", "ant"])))
+    for opened in (source, in_memory(source)):
+        chosen = first_classes(opened, 2)
+        assert list(chosen.classes) == ["ant", "bee"]
+        assert chosen.labels is not None
+        assert chosen.labels.tolist() == [1, 0, 1, 0]
+        assert len(chosen) == 4
+        for new, old in enumerate([1, 3, 5, 7]):
+            expected = whole_pixels(picture(old, 16, 16))
+            assert torch.equal(whole_pixels(chosen.image(new)), expected)
+
+
+def test_the_first_classes_of_a_folder_are_its_first_sub_folders(tmp_path: Path) -> None:
+    source = open_source(str(photo_folder(tmp_path / "data", ("zebra", "ant", "bee"), 3)))
+    chosen = first_classes(source, 2)
+    names = [Path(chosen.where(i)).parent.name for i in range(len(chosen))]
+    assert names == ["ant"] * 3 + ["bee"] * 3
+    assert chosen.fingerprint() != source.fingerprint()
+
+
+def test_no_number_of_classes_is_all_of_them_and_all_of_them_is_the_same() -> None:
+    digits = open_source("digits")
+    assert first_classes(digits, 0) is digits
+    assert first_classes(digits, 10).fingerprint() == digits.fingerprint()
+    assert digits.labels is not None
+    three = first_classes(digits, 3)
+    assert len(three) == int((digits.labels < 3).sum())
+    assert len(limited(three, 20, 0)) == 20
+
+
+def test_unreadable_images_of_the_first_classes_stay_unreadable(tmp_path: Path) -> None:
+    images = small_pngs(6)
+    images[1], images[4] = b"broken", None
+    path = write_parquet(tmp_path / "x.parquet", images, ["b", "b", "a", "c", "a", "b"])
+    chosen = first_classes(in_memory(open_source(str(path))), 2)
+    assert isinstance(chosen, ArraySource)
+    assert sorted(chosen.unreadable) == [1, 3]  # of the images 0, 1, 2, 4 and 5
+
+
+def test_classes_that_do_not_exist_cannot_be_chosen(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--classes: digits has only 10 classes"):
+        first_classes(open_source("digits"), 11)
+    with pytest.raises(InputError, match="has no labels"):
+        first_classes(open_source(str(flat_folder(tmp_path / "flat"))), 1)

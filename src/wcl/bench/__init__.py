@@ -1,6 +1,7 @@
 """`wcl bench NAME`: speed as ratios of things timed side by side in one run."""
 
 import json
+from importlib import import_module
 
 from rich.console import Console
 from rich.table import Table
@@ -9,6 +10,9 @@ from wcl import machine
 from wcl.config import BenchConfig
 from wcl.errors import InputError
 
+# The benchmarks, and how often each times its things; the function is called like its module.
+ROUNDS = {"augment": 15, "labels": 15, "step": 5, "crops": 5, "knn": 5}
+
 
 def bench(name: str, config: BenchConfig, as_json: bool) -> None:
     """Run one benchmark and print its figures."""
@@ -16,19 +20,8 @@ def bench(name: str, config: BenchConfig, as_json: bool) -> None:
         raise InputError(f"--rounds: must be at least 0, not {config.rounds}")
     machine.keep_freed_memory()  # as a training process does
     machine.use_threads(config.threads)
-    found: dict[str, float] | dict[str, float | None]
-    if name == "augment":
-        from wcl.bench.augment import augment
-
-        found = augment(config.rounds or 15)
-    elif name == "labels":
-        from wcl.bench.labels import labels
-
-        found = labels(config.rounds or 15)
-    else:
-        from wcl.bench.step import step
-
-        found = step(config.rounds or 5)
+    measure = getattr(import_module(f"wcl.bench.{name}"), name)
+    found: dict[str, float | None] = measure(config.rounds or ROUNDS[name])
     if as_json:
         print(json.dumps({"bench": name, **found}))
         return

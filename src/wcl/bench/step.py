@@ -17,7 +17,7 @@ from wcl.data import ArraySource, Source, open_source
 from wcl.data.loader import Loader, Views
 from wcl.encoder import Description, Encoder
 from wcl.methods import build_method
-from wcl.multicrop import halves
+from wcl.multicrop import embed_views, halves
 from wcl.optim import build_optimiser
 
 _CPU = torch.device("cpu")
@@ -32,17 +32,19 @@ def step(rounds: int) -> dict[str, float]:
     }
 
 
-def trainer(method_name: str, model: ModelConfig, size: int) -> Callable[[Tensor], None]:
-    """A training step as `wcl pretrain` takes it, on given views."""
-    method = build_method(method_name, LossConfig())
+def trainer(
+    method_name: str, model: ModelConfig, size: int, crops: bool = False
+) -> Callable[[list[Tensor]], None]:
+    """A training step as `wcl pretrain` takes it, on given views of each kind."""
+    method = build_method(method_name, LossConfig(), crops)
     mean, std = AugmentConfig().mean, AugmentConfig().std
     encoder = Encoder(Description(model, method.heads, 3, size, mean, std))
     encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = build_optimiser(encoder, OptimConfig(), 0.01)
 
-    def take(views: Tensor) -> None:
-        embeddings = encoder(views.contiguous(memory_format=torch.channels_last))
-        losses = method(*halves(embeddings))
+    def take(views: list[Tensor]) -> None:
+        full, *small = embed_views(encoder, views)
+        losses = method(*halves(full), *small)
         optimiser.zero_grad(set_to_none=True)
         losses.total.backward()
         optimiser.step()
@@ -53,7 +55,7 @@ def trainer(method_name: str, model: ModelConfig, size: int) -> Callable[[Tensor
 def _wcl_over_simclr(rounds: int) -> float:
     """ResNet-18 with the CIFAR stem, batch 256."""
     model = ModelConfig(backbone="resnet18", stem="cifar")
-    views = torch.randn(512, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    views = [torch.randn(512, 3, 32, 32, generator=torch.Generator().manual_seed(0))]
     steps = {name: trainer(name, model, 32) for name in ("simclr", "wcl")}
     seconds = medians({name: partial(take, views) for name, take in steps.items()}, rounds)
     return seconds["wcl"] / seconds["simclr"]
@@ -87,12 +89,12 @@ def _efficiency(
     maker = ViewMaker(augment, size)
     take = trainer("wcl", model, size)
     views = [Views(maker, 2)]
-    constant = next(iter(loader.epoch(0, views))).views[0]
+    constant = next(iter(loader.epoch(0, views))).views
     epoch = iter(range(rounds + 1))
 
     def from_loader() -> None:
         for part in loader.epoch(next(epoch), views):
-            take(part.views[0])
+            take(part.views)
 
     def from_constant() -> None:
         for _ in range(loader.steps_per_epoch):

@@ -164,7 +164,8 @@ def _mapped(path: Path, images: int, dimensions: int) -> Tensor:
             else:
                 file.truncate(count * _BYTES)
     except OSError as error:
-        path.unlink(missing_ok=True)
+        if path.is_file():
+            path.unlink()
         raise InputError(
             f"{path}: no place for a feature bank of {count * _BYTES / 1e9:.1f} GB "
             f"({error.strerror})"

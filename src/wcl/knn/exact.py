@@ -40,7 +40,7 @@ def nearest(
         (Q, k) cosines and (Q, k) indices into keys, where the queries are.
     """
     count = len(keys) if candidates is None else len(candidates)
-    available = count - (itself is not None)
+    available = count - (itself is not None)  # one less even if the query is no candidate
     if not 1 <= k <= available:
         raise ValueError(f"k = {k} neighbours of {available} candidates")
     device = device or queries.device
@@ -79,6 +79,9 @@ def _nearest_in_block(
         own = similarity.gather(1, place).masked_fill(inside[:, None], -math.inf)
         similarity.scatter_(1, place, own)
     cosine, at = _top(similarity, min(k, len(keys)))
+    # Where fewer than k are left, a padded column may stand for the query itself; both are −∞ and
+    # lose against every other key.
+    at = at.clamp(max=len(keys) - 1)
     return cosine, at + first if numbers is None else numbers[at]
 
 

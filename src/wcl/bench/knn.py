@@ -1,0 +1,91 @@
+"""What the search for neighbours costs: ours against faiss's, exact against approximate.
+
+Exact search takes the same time for every query, so a part of the queries is timed and the time of
+all of them computed from it.
+"""
+
+import resource
+import sys
+import time
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from wcl.bench.timing import medians
+from wcl.knn import nearest
+from wcl.knn.approximate import ApproximateSearch
+
+_K = 4
+_EXACT = (50_000, 512)  # images and features that are compared with faiss's exact search
+_SIZES = (10_000, 20_000, 50_000, 100_000, 200_000)
+_QUERIES = 10_000
+
+
+def knn(rounds: int) -> dict[str, float]:
+    """The ratios, and the seconds for several numbers of images."""
+    found = _against_faiss(rounds)
+    rows = features_like(max(_SIZES), 128)
+    for size in _SIZES:
+        found[f"exact_seconds_{size}"] = _exact_seconds(rows[:size])
+        approximate, recall = _approximate_seconds(rows[:size])
+        found[f"approximate_seconds_{size}"] = approximate
+    exact = found[f"exact_seconds_{max(_SIZES)}"]
+    return found | {"approx_recall": recall, "approx_over_exact": approximate / exact}
+
+
+def features_like(count: int, dimensions: int, latent: int = 16) -> Tensor:
+    """Unit vectors that vary in few ways, as an encoder's do: a curved surface, and some noise."""
+    generator = torch.Generator().manual_seed(0)
+    normal = partial(torch.randn, generator=generator)
+    hidden = torch.tanh(normal(count, latent) @ normal(latent, dimensions) / latent**0.5)
+    rows = hidden @ normal(dimensions, dimensions) / dimensions**0.5
+    return F.normalize(rows + 0.1 * normal(count, dimensions), dim=1)
+
+
+def _against_faiss(rounds: int) -> dict[str, float]:
+    """The neighbours of some of the images, by our exact search and by faiss's."""
+    import faiss
+
+    faiss.omp_set_num_threads(torch.get_num_threads())
+    rows = features_like(*_EXACT)
+    index = faiss.IndexFlatIP(rows.shape[1])
+    index.add(rows.numpy())
+    queries = torch.arange(0, len(rows), len(rows) // _QUERIES)
+    before = _peak_bytes()
+    nearest(rows[queries], rows, _K, queries)
+    extra = _peak_bytes() - before
+    seconds = medians(
+        {
+            "ours": partial(nearest, rows[queries], rows, _K, queries),
+            "faiss": partial(index.search, rows[queries].numpy(), _K + 1),
+        },
+        rounds,
+    )
+    return {
+        "ours_over_faiss_flat": seconds["ours"] / seconds["faiss"],
+        "extra_gigabytes": extra / 1e9,
+    }
+
+
+def _exact_seconds(rows: Tensor) -> float:
+    queries = torch.arange(0, len(rows), len(rows) // _QUERIES)
+    began = time.perf_counter()
+    nearest(rows[queries], rows, _K, queries)
+    return (time.perf_counter() - began) * len(rows) / len(queries)
+
+
+def _approximate_seconds(rows: Tensor) -> tuple[float, float]:
+    """Building the index, tuning it and asking for all; and its recall."""
+    began = time.perf_counter()
+    search = ApproximateSearch(rows, _K, torch.arange(len(rows)))
+    for part in torch.arange(len(rows)).split(2**13):
+        search.nearest(part)
+    return time.perf_counter() - began, search.recall
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process has had; macOS counts in bytes, Linux in kilobytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
