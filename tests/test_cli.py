@@ -260,7 +260,7 @@ def test_views_are_written_once_and_never_over_another_file(
 ) -> None:
     root, out = photo_folder(tmp_path / "data"), tmp_path / "sheet.png"
     assert run_command(["views", str(root), "--out", str(out), "--images", "3"]) == 0
-    assert Image.open(out).size == (9 * 132 + 8, 3 * 132 + 4)
+    assert Image.open(out).size == (9 * 136 + 16, 3 * 136 + 8)
     capsys.readouterr()
     assert "exists already" in refused(["views", str(root), "--out", str(out)], capsys)
 

@@ -257,3 +257,28 @@ def test_a_bank_of_other_images_or_features_is_not_restored(images: int, width: 
 def test_the_memory_at_hand_is_some_and_not_more_than_the_machine_has() -> None:
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert 0 < available_memory() <= physical
+
+
+def test_a_bank_of_a_few_more_images_than_a_block_is_searched() -> None:
+    bank = FeatureBank(32_772, 4)
+    bank.store(np.arange(32_770), features_of(32_770, 4))
+    bank.search(4, torch.tensor([32_769]))
+
+
+@pytest.mark.parametrize("count", [2, 5, 8, 12, 15])
+def test_approximate_search_of_few_images(count: int) -> None:
+    bank = FeatureBank(count, 8)
+    bank.store(np.arange(count), features_of(count))
+    bank.search(1, how="approximate")
+
+
+@pytest.mark.parametrize("kind", ["parent is a file", "is a folder"])
+def test_a_bank_whose_place_is_taken_is_refused_in_one_line(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "bank.half"
+    if kind == "is a folder":
+        path.mkdir()
+    else:
+        path.write_text("")
+        path = path / "bank.half"
+    with pytest.raises(InputError):
+        FeatureBank(10, 4, path)

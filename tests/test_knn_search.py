@@ -212,3 +212,53 @@ def test_approximate_search_finds_the_same_twice() -> None:
     assert first.recall == second.recall
     for a, b in zip(first.nearest(every), second.nearest(every), strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("count", [132, 133, 134])
+def test_the_last_block_of_candidates_may_be_smaller_than_k(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "_KEYS_AT_A_TIME", 130)
+    rows = random_rows(200, 6).double()
+    candidates = torch.arange(count)
+    _, index = nearest(rows[:count], rows, 4, candidates, candidates)
+    _, expected = nearest(rows[:count], rows[:count], 4, candidates)
+    assert torch.equal(index, expected)
+
+
+@pytest.mark.parametrize("first", [1, 2, 8])
+def test_approximate_search_finds_as_many_as_are_wanted(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approximate, "_LISTS_SEARCHED_FIRST", first)
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(70, 32, generator=generator)  # 20 groups of 184 and 40 of 8
+    which = torch.cat([torch.arange(3680) % 20, 20 + torch.arange(320) % 40])
+    rows = F.normalize(
+        centres[which] + 0.05 * torch.randn(4000, 32, generator=generator), dim=1
+    ).half()
+    every = torch.arange(4000)
+    search = ApproximateSearch(rows, 20, every)
+    cosine, index = search.nearest(every)
+    assert (index >= 0).all(), (search.recall, int((index < 0).sum()))
+    assert (cosine >= -1.01).all()
+
+
+def test_approximate_search_of_all_lists_is_near_exact_in_tight_groups() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 32, generator=generator)[torch.arange(1000) % 60]
+    x = x + 0.05 * torch.randn(1000, 32, generator=generator)
+    search = ApproximateSearch(F.normalize(x, dim=1).half(), 4, torch.arange(1000))
+    assert search.recall >= 0.95
+
+
+@pytest.mark.parametrize("count", [1000, 1001, 1500, 1999, 2999, 5500])
+def test_the_sample_is_spread_over_all_rows(count: int) -> None:
+    sample = approximate._spread(torch.arange(count), 1000)
+    assert sample[-1] >= 0.95 * count
+
+
+def test_recall_among_twins_counts_a_twin_as_found() -> None:
+    rows = F.normalize(random_rows(50, 32), dim=1).half().repeat(20, 1)
+    search = ApproximateSearch(rows, 4, torch.arange(1000))
+    assert search.recall >= 0.95

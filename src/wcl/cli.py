@@ -39,12 +39,8 @@ def pretrain(words: list[str]) -> int:
 
 
 def evaluate(words: list[str]) -> int:
-    from wcl.config import KnnConfig, LinearConfig
+    from wcl.config import PROTOCOLS as protocols
 
-    protocols: dict[str, type[KnnConfig] | type[LinearConfig]] = {
-        "knn": KnnConfig,
-        "linear": LinearConfig,
-    }
     protocol, words = choice("eval", "protocol", protocols, words, "RUN --data SRC [--json]")
     as_json, words = take_flag("--json", words)
     usage = "RUN --data SRC [--json]"

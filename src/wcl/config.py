@@ -245,6 +245,14 @@ class LinearConfig(EvalConfig):
     """Of the order of the images, the crops and the classifier's start."""
 
 
+PROTOCOLS: dict[str, type[EvalConfig]] = {
+    "knn": KnnConfig,
+    "linear": LinearConfig,
+}
+"""The options of each `wcl eval PROTOCOL`, whose module and function in `wcl.evaluation` are called
+like it."""
+
+
 @dataclass
 class DataConfig:
     """Look at a data set: how many images, their sizes and classes, and which cannot be read."""

@@ -59,6 +59,8 @@ class Encoder(nn.Module):
     def __init__(self, description: Description) -> None:
         super().__init__()
         self.description = description
+        self.home: Path | None = None
+        """Folder of the run that it was loaded from, where what is computed with it may be kept."""
         model = description.model
         self.backbone = build_backbone(model, description.channels, description.size)
         # Models that widen their features behind the pooling say so as head_hidden_size.
@@ -174,6 +176,7 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
         encoder.load_state_dict(weights)
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{file}: damaged, or of another version of wcl") from error
+    encoder.home = place if place.is_dir() else None
     return encoder.to(device).eval()
 
 

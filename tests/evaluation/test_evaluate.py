@@ -41,7 +41,9 @@ def test_linear_learns_and_repeats_exactly(mode: str, run: Path) -> None:
 def test_an_evaluation_changes_no_file_of_the_run(run: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     wcl.evaluate(run, "knn", "digits")
-    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert before == {path: path.read_bytes() for path in before}
+    new = {path.relative_to(run).parts[0] for path in run.rglob("*") if path.is_file()}
+    assert new - {path.relative_to(run).parts[0] for path in before} <= {"features"}
 
 
 def test_the_linear_layer_is_trained_as_the_protocol_says() -> None:

@@ -46,8 +46,19 @@ class FolderSource(Source):
         # Names need not be text; what cannot be printed is replaced.
         return os.fsencode(self.root / self.paths[index]).decode(errors="replace")
 
-    def _identity(self) -> Iterator[bytes]:
-        yield from (os.fsencode(path) + b"\0" for path in self.paths)
+    def _identity(self, times: bool) -> Iterator[bytes]:
+        for path in self.paths:
+            yield os.fsencode(path) + b"\0"
+            if times:
+                yield _size_and_time(self.root / path)
+
+
+def _size_and_time(path: Path) -> bytes:
+    try:
+        status = path.stat()
+    except OSError:
+        return b"gone"
+    return f"{status.st_size} {status.st_mtime_ns} ".encode()
 
 
 def _images_below(root: Path) -> list[str]:

@@ -76,7 +76,7 @@ class ParquetSource(Source):
     def where(self, index: int) -> str:
         return f"{self.name} row {index}"
 
-    def _identity(self) -> Iterator[bytes]:
+    def _identity(self, times: bool) -> Iterator[bytes]:
         """The end of each file: it has the places and the statistics of everything before."""
         for path in self._files:
             with path.open("rb") as file:

@@ -37,16 +37,21 @@ class Source(ABC):
     def where(self, index: int) -> str:
         """Where the image lies, for people."""
 
-    def fingerprint(self) -> str:
-        """A digest that changes when the images do: a resumed run must find the same ones."""
+    def fingerprint(self, times: bool = False) -> str:
+        """A digest that changes when the images do: a resumed run must find the same ones.
+
+        Args:
+            times: whether to look at the time each file was last changed, too. What is computed
+                from images and kept is thrown away for a changed file, where a run goes on with it.
+        """
         digest = hashlib.sha256(str(len(self)).encode())
         if self.labels is not None:
             digest.update(self.labels.numpy().tobytes())
-        for part in self._identity():
+        for part in self._identity(times):
             digest.update(part)
         return digest.hexdigest()
 
-    def _identity(self) -> Iterator[bytes]:
+    def _identity(self, times: bool) -> Iterator[bytes]:
         """What else tells this source from another of the same size and labels."""
         yield b""
 
@@ -79,7 +84,7 @@ class ArraySource(Source):
     def where(self, index: int) -> str:
         return f"{self.name}[{index}]"
 
-    def _identity(self) -> Iterator[bytes]:
+    def _identity(self, times: bool) -> Iterator[bytes]:
         yield from (chunk.numpy().tobytes() for chunk in self.pixels.split(4096))
 
 
@@ -103,8 +108,8 @@ class Subset(Source):
     def where(self, index: int) -> str:
         return self.source.where(int(self.indices[index]))
 
-    def _identity(self) -> Iterator[bytes]:
-        yield self.source.fingerprint().encode()
+    def _identity(self, times: bool) -> Iterator[bytes]:
+        yield self.source.fingerprint(times).encode()
         yield self.indices.tobytes()
 
 

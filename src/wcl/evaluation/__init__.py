@@ -1,26 +1,19 @@
 """How good an encoder is: one file per protocol."""
 
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from wcl.config import EvalConfig, KnnConfig, LinearConfig
+from wcl.config import PROTOCOLS, EvalConfig
 from wcl.data import first_classes, in_memory, open_splits, with_channels
 from wcl.encoder import Encoder, load
 from wcl.errors import InputError, did_you_mean
-from wcl.evaluation.knn import knn
-from wcl.evaluation.linear import linear
 from wcl.evaluation.result import Result, show
 from wcl.machine import best_device
 
-__all__ = ["PROTOCOLS", "Result", "evaluate", "show"]
-
-PROTOCOLS: dict[str, tuple[type[EvalConfig], Callable[..., Result]]] = {
-    "knn": (KnnConfig, knn),
-    "linear": (LinearConfig, linear),
-}
+__all__ = ["Result", "evaluate", "show"]
 
 
 def evaluate(
@@ -44,8 +37,8 @@ def evaluate(
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"{protocol}: no such protocol{did_you_mean(protocol, PROTOCOLS)}")
-    kind, carry_out = PROTOCOLS[protocol]
-    config = config or kind(data=str(data), **options)
+    carry_out = getattr(import_module(f"wcl.evaluation.{protocol}"), protocol)
+    config = config or PROTOCOLS[protocol](data=str(data), **options)
     if not config.data:
         raise InputError("--data: say where the labelled images are")
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
@@ -67,4 +60,5 @@ def evaluate(
         )
     assert test.labels is not None
     test.labels = torch.tensor([number[name] for name in test.classes])[test.labels]
-    return carry_out(encoder, train, test, config)
+    result: Result = carry_out(encoder, train, test, config)
+    return result

@@ -1,8 +1,13 @@
-"""Features of all images of a source, without augmentation."""
+"""Features of all images of a source, without augmentation, computed once for each encoder."""
 
+import hashlib
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -14,15 +19,35 @@ from wcl.errors import InputError
 from wcl.progress import console, track
 
 _BATCH = 256
+_PREPROCESSING = "centre crop 1"  # changes whenever `centre_crop` gives other pixels
 
 
 def features(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tensor, Tensor]:
     """Features and labels of the images that can be read.
 
+    Those of an encoder that was loaded from a run are kept in the run's folder, under a name that
+    depends on the weights, the images and how they are prepared.
+
     Returns:
-        (n, features) and (n,) on the host.
+        (n, features) and (n,) (or (n, classes) where an image has several) on the host.
     """
     assert source.labels is not None
+    values, rows = features_and_rows(encoder, source, workers)
+    return values, source.labels[rows]
+
+
+def features_and_rows(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tensor, Tensor]:
+    """Features of the images that can be read, and their numbers: (n, features) and (n,)."""
+    place = _place(encoder, source)
+    found = None if place is None else _read(place)
+    if found is None:
+        found = _compute(encoder, source, workers)
+        if place is not None:
+            _write(place, *found)
+    return found
+
+
+def _compute(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Tensor]:
     parts, kept = [], []
     total = -(-len(source) // _BATCH)
     for pixels, index in track(
@@ -33,7 +58,42 @@ def features(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tenso
     rows = torch.cat(kept) if kept else torch.empty(0, dtype=torch.long)
     if len(rows) == 0:
         raise InputError(f"{source.name}: none of its images can be read")
-    return torch.cat(parts), source.labels[rows]
+    return torch.cat(parts), rows
+
+
+def _place(encoder: Encoder, source: Source) -> Path | None:
+    """The file for these features, or None for an encoder that is not of a run."""
+    if encoder.home is None:
+        return None
+    described = encoder.description
+    digest = hashlib.sha256(_PREPROCESSING.encode())
+    prepared = described.size, described.channels, described.mean, described.std
+    digest.update(repr(prepared).encode())
+    digest.update(source.fingerprint(times=True).encode())
+    for name, tensor in encoder.backbone.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy())
+    return encoder.home / "features" / f"{digest.hexdigest()[:32]}.safetensors"
+
+
+def _read(path: Path) -> tuple[Tensor, Tensor] | None:
+    try:
+        found = load_file(path)
+        return found["features"], found["rows"]
+    except (OSError, SafetensorError, KeyError):
+        return None  # not there, or cut short: computed again
+
+
+def _write(path: Path, values: Tensor, rows: Tensor) -> None:
+    """Keep them if that is possible; an evaluation does not fail for it."""
+    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        save_file({"features": values.contiguous(), "rows": rows}, unfinished)
+        unfinished.replace(path)
+    except (OSError, SafetensorError) as error:
+        unfinished.unlink(missing_ok=True)
+        console().print(f"features are not kept for the next time ({error})", markup=False)
 
 
 def pixel_batches(

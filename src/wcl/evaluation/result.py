@@ -1,7 +1,7 @@
 """What an evaluation found, as a table for people and as JSON for programs."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -12,28 +12,51 @@ class Result:
     """The outcome of one protocol."""
 
     protocol: str
-    top1: float
-    """Share of the test images that were classified rightly."""
+    score: float
+    """Share of the test images that were classified rightly, or what `measure` says."""
     n_train: int
     n_test: int
     seconds: float
     details: dict[str, Any] = field(default_factory=dict)
     """What else the protocol has to say."""
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """Figures of several settings or classes, one line of a table each."""
+    measure: Literal["top1", "map"] = "top1"
+    """Accuracy, or mean average precision where images have several labels."""
+
+    @property
+    def top1(self) -> float:
+        """The accuracy, for protocols that measure it."""
+        assert self.measure == "top1"
+        return self.score
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "protocol": self.protocol,
-            "top1": self.top1,
+            self.measure: self.score,
             "n_train": self.n_train,
             "n_test": self.n_test,
             "seconds": self.seconds,
             **self.details,
+            **({"rows": self.rows} if self.rows else {}),
         }
 
 
 def show(result: Result) -> None:
-    """Print a result as a table."""
+    """Print a result as a table, and its rows as another."""
+    console = Console()
+    values = {name: value for name, value in result.as_dict().items() if name != "rows"}
     table = Table(show_header=False)
-    for name, value in result.as_dict().items():
-        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
-    Console().print(table)
+    for name, value in values.items():
+        table.add_row(name, _text(value))
+    console.print(table)
+    if result.rows:
+        columns = list(result.rows[0])
+        table = Table(*columns)
+        for row in result.rows:
+            table.add_row(*(_text(row[column]) for column in columns))
+        console.print(table)
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
