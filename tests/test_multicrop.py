@@ -357,7 +357,6 @@ def test_a_run_on_some_classes_sees_only_them(tmp_path: Path) -> None:
     assert lines_of(run, "epoch")[-1]["neighbour_same_class"] == 1
 
 
-@pytest.mark.xfail(strict=True, reason="evaluated on all classes")
 def test_the_knn_accuracy_of_a_run_on_some_classes_is_of_them(tmp_path: Path) -> None:
     log = {"knn_every": 1, "tensorboard": False}
     run = tiny_run(tmp_path / "run", limit=0, classes=3, epochs=1, log=log)

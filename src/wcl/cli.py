@@ -39,13 +39,13 @@ def pretrain(words: list[str]) -> int:
 
 
 def evaluate(words: list[str]) -> int:
-    from wcl.config import PROTOCOLS as protocols
+    from wcl.config import PROTOCOLS
 
-    protocol, words = choice("eval", "protocol", protocols, words, "RUN --data SRC [--json]")
+    protocol, words = choice("eval", "protocol", PROTOCOLS, words, "RUN --data SRC [--json]")
     as_json, words = take_flag("--json", words)
     usage = "RUN --data SRC [--json]"
     run, words = positional("run", words, f"wcl eval {protocol} {usage}")
-    config = options(protocols[protocol], f"eval {protocol}", words, usage)
+    config = options(PROTOCOLS[protocol], f"eval {protocol}", words, usage)
     from wcl.evaluation import evaluate as evaluate_run
     from wcl.evaluation import show
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from wcl.checks import check
 from wcl.config import AugmentConfig, PretrainConfig, ViewsConfig
-from wcl.data import Source, in_memory, open_source
+from wcl.data import Source, first_classes, in_memory, open_source
 from wcl.data.decode import UnreadableImage, centre_crop
 from wcl.data.photo_views import PhotoViews, Task
 from wcl.errors import InputError
@@ -38,7 +38,7 @@ def views(config: ViewsConfig) -> Path:
     for name in ("images", "views"):
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
-    source = in_memory(open_source(config.data))
+    source = in_memory(first_classes(open_source(config.data), config.classes))
     contact_sheet(source, config, config.images, config.views).save(out)
     print(f"wrote {out}: each row is an image and {config.views} views of it")
     return out

@@ -212,7 +212,7 @@ def knn_accuracy(encoder: Encoder, config: PretrainConfig, epoch: int) -> dict[s
         return {}
     from wcl.evaluation import evaluate
 
-    found = evaluate(encoder, "knn", config.data, workers=config.workers)
+    found = evaluate(encoder, "knn", config.data, workers=config.workers, classes=config.classes)
     return {"knn_top1": found.top1}
 
 

@@ -201,7 +201,6 @@ def test_what_was_cut_before_changes_no_crop(cache: int, tmp_path: Path) -> None
         assert all(map(torch.equal, a.crops, b.crops))
 
 
-@pytest.mark.xfail(strict=True, reason="kept under its number alone, whatever the kind of crop")
 def test_a_photo_kept_from_the_early_epochs_changes_no_later_crop(tmp_path: Path) -> None:
     """Early epochs have a ratio of their own, and with it another least side."""
     root = photo_folder(tmp_path / "data", each=2)

@@ -14,6 +14,7 @@ from torch import Tensor
 from wcl.randomness import Integers
 
 _EXIF_ORIENTATION = 0x0112
+_ROWS_REVERSED, _COLUMNS_REVERSED = (3, 4, 7, 8), (2, 3, 6, 7)
 # What PIL's readers raise for damaged files; the AVIF reader has RuntimeError.
 _DAMAGED = (
     OSError,
@@ -93,6 +94,20 @@ class ReducedImage:
     pixels: Image.Image
     full_size: tuple[int, int]
     """(height, width) at full scale, which boxes refer to."""
+    factor: int = 1
+    """How many times smaller it is."""
+    reversed: tuple[bool, bool] = (False, False)
+    """Whether turning it upright reversed its rows, and its columns."""
+
+    def place(self, axis: int, position: float) -> float:
+        """Where a full-scale position along an axis (0 down, 1 across) is here.
+
+        Of a side that the factor does not divide, the last pixel stands for the rest alone; it is
+        the first one if the side was reversed.
+        """
+        length = self.pixels.size[1 - axis]
+        missing = length - self.full_size[axis] / self.factor if self.reversed[axis] else 0.0
+        return min(max(position / self.factor + missing, 0.0), length)
 
     @property
     def bytes(self) -> int:
@@ -134,10 +149,14 @@ def reduced(image: Image.Image, factor: float, channels: int = 3) -> ReducedImag
         UnreadableImage: it is cut short or damaged.
     """
     full_size = upright_size(image)
+    stored_width = image.width
     if factor >= 2:
         # PIL picks the largest of 1/2, 1/4, 1/8 that is not smaller than this in either direction.
         image.draft(None, (int(image.width / factor), int(image.height / factor)))
-    return ReducedImage(decoded(image, channels), full_size)
+    smaller = round(stored_width / image.width)
+    turn = image.getexif().get(_EXIF_ORIENTATION, 1)
+    turned = turn in _ROWS_REVERSED, turn in _COLUMNS_REVERSED
+    return ReducedImage(decoded(image, channels), full_size, smaller, turned)
 
 
 def cut_boxes(image: ReducedImage, boxes: Integers, sizes: Sequence[int]) -> list[Tensor]:
@@ -151,15 +170,13 @@ def cut_boxes(image: ReducedImage, boxes: Integers, sizes: Sequence[int]) -> lis
     Returns:
         One (C, size, size) tensor of bytes per box.
     """
-    whole = image.pixels
-    scale_x, scale_y = whole.width / image.full_size[1], whole.height / image.full_size[0]
     return [
         _cut(
-            whole,
-            left * scale_x,
-            top * scale_y,
-            min((left + width) * scale_x, whole.width),
-            min((top + height) * scale_y, whole.height),
+            image.pixels,
+            image.place(1, left),
+            image.place(0, top),
+            image.place(1, left + width),
+            image.place(0, top + height),
             size,
         )
         for (top, left, height, width), size in zip(boxes.tolist(), sizes, strict=True)

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -120,28 +121,28 @@ class NeighbourPhotos:
     """Photos decoded for their neighbours' sake, the most recently used kept within some bytes.
 
     They are reduced as far as any crop allows: by a function of the photo and of the kind of crop
-    alone, so that it makes no difference whether a photo was still there or is decoded anew. (Only
-    one kind of view is cut from neighbours, so the number of the photo is key enough.)
+    alone, so that it makes no difference whether a photo was still there or is decoded anew.
     """
 
     def __init__(self, source: Source, most_bytes: int) -> None:
         self._source = source
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._kept: OrderedDict[int, ReducedImage] = OrderedDict()
+        self._kept: OrderedDict[Any, ReducedImage] = OrderedDict()
 
     def photo(self, index: int, maker: ViewMaker) -> ReducedImage | None:
         """That image as small as the maker's crops allow, or None if it cannot be read."""
-        if index in self._kept:
-            self._kept.move_to_end(index)
-            return self._kept[index]
+        key = index, maker.size, maker.config.area, maker.config.ratio
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
         try:
             image = self._source.image(index)
             factor = maker.least_side(*upright_size(image)) / maker.size
             photo = reduced(image, factor, maker.channels)
         except UnreadableImage:
             return None
-        self._kept[index] = photo
+        self._kept[key] = photo
         self._bytes += photo.bytes
         while self._bytes > self._most_bytes:
             self._bytes -= self._kept.popitem(last=False)[1].bytes

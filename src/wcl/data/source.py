@@ -156,7 +156,7 @@ def first_classes(source: Source, count: int) -> Source:
     if source.labels is None or len(source.classes) < count:
         found = "no labels" if source.labels is None else f"only {len(source.classes)} classes"
         raise InputError(f"--classes: {source.name} has {found}, so {count} cannot be chosen")
-    first = sorted(range(len(source.classes)), key=lambda number: source.classes[number])[:count]
+    first = sorted(range(len(source.classes)), key=lambda i: _in_order(source.classes[i]))[:count]
     number = torch.full((len(source.classes),), -1)
     number[first] = torch.arange(count)
     rows = (number[source.labels] >= 0).nonzero()[:, 0]
@@ -165,6 +165,11 @@ def first_classes(source: Source, count: int) -> Source:
     chosen.labels = number[chosen.labels]
     chosen.classes = [source.classes[i] for i in first]
     return chosen
+
+
+def _in_order(name: str) -> tuple[int, int, str]:
+    """Names that are numbers in the order of numbers, before all others."""
+    return (0, int(name), "") if name.isdecimal() else (1, 0, name)
 
 
 def limited(source: Source, count: int, seed: int) -> Source:

@@ -22,6 +22,9 @@ class Losses:
     """(N,) weak labels of each view, where the method has them."""
 
 
+_OF_CROPS = ("cnce", "cswap")
+
+
 class Method(ABC):
     """A pretraining objective.
 
@@ -38,7 +41,7 @@ class Method(ABC):
         self.weights = {
             name: weight
             for name in self.terms
-            if (weight := getattr(config, name)) and (crops or name in ("nce", "swap"))
+            if (weight := getattr(config, name)) and (crops or name not in _OF_CROPS)
         }
 
     @property
