@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from wcl.bench import crops, knn
+from wcl.bench import crops, eval, knn  # noqa: A004
 from wcl.cli import run_command
 
 
@@ -37,3 +37,13 @@ def test_crops_are_measured_beside_their_arithmetic(
     found = figures("crops", capsys)
     assert found["crops_over_simclr"] > 0
     assert math.isclose(found["pixels_ratio"], (2 * 48**2 + 6 * 32**2) / (2 * 64**2))
+
+
+def test_the_probe_is_measured_under_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(eval, "_IMAGES", 2000)
+    monkeypatch.setattr(eval, "_TIMED", 64)
+    monkeypatch.setattr(eval, "_EPOCHS", 2)
+    found = figures("eval", capsys)
+    assert found["full_over_fast"] == pytest.approx(found["full_seconds"] / found["fast_seconds"])

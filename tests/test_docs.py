@@ -21,7 +21,8 @@ QUICK = {
         "--crops.size 16 --log.tensorboard false --workers 0"
     ),
     "eval linear": "--epochs 1 --workers 0",
-    "eval knn": "--workers 0",
+    "eval finetune": "--epochs 1 --workers 0",
+    "eval": "--workers 0",
     "bench": "--rounds 1",
 }
 
@@ -53,6 +54,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def test_the_quick_settings_are_of_commands_that_the_documents_have() -> None:
+    lines = [" ".join(words[1:]) for document in DOCUMENTS for words in commands(document)]
+    for start in QUICK:
+        assert any(line.startswith(start) for line in lines), start
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_the_commands_of_a_document_work_in_their_order(
     document: str, place: Path, monkeypatch: pytest.MonkeyPatch
@@ -60,6 +67,7 @@ def test_the_commands_of_a_document_work_in_their_order(
     monkeypatch.setenv("HOME", str(place))
     here = place / Path(document).stem
     here.mkdir()
+    (here / "query.jpg").symlink_to(place / "query.jpg")
     monkeypatch.chdir(here)
     ran = 0
     for name, *words in commands(document):
@@ -70,7 +78,7 @@ def test_the_commands_of_a_document_work_in_their_order(
             assert re.search(rf"^{words[0]}:", targets, re.M), words
             continue
         assert name == "wcl", f"a command that this test cannot run: {name}"
-        if words[:1] == ["bench"] and words[1] in ("step", "crops", "knn"):
+        if words[:1] == ["bench"] and words[1] in ("step", "crops", "knn", "eval"):
             words = [*words, "--help"]  # minutes of work: only that it is spelt rightly
         words = [str(Path(word).expanduser()) if word.startswith("~") else word for word in words]
         assert run_command(made_quick(words)) == 0, words

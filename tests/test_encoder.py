@@ -10,9 +10,10 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from wcl.backbones import build_backbone
 from wcl.config import ModelConfig
 from wcl.data.decode import centre_crop
-from wcl.encoder import Description, Encoder, build_backbone, load, projection_head
+from wcl.encoder import Description, Encoder, load, projection_head
 from wcl.errors import InputError
 
 Stem = Literal["native", "cifar", "stride2"]

@@ -13,6 +13,7 @@ import torch
 import wcl
 from images import photo_folder
 from runs import assert_same_run, metrics, photo_run, stop_after, tiny_run, weights
+from wcl.backbones import build_backbone
 from wcl.checkpoint import RunFolder
 from wcl.errors import InputError, RunError
 
@@ -98,10 +99,9 @@ def test_photos_resume_exactly_and_do_not_depend_on_the_workers(
 
 def test_dropout_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers that draw random numbers continue their stream."""
-    build = wcl.encoder.build_backbone
 
     def with_dropout(*args: object) -> torch.nn.Module:
-        backbone = build(*args)  # type: ignore[arg-type]
+        backbone = build_backbone(*args)  # type: ignore[arg-type]
         assert isinstance(backbone, torch.nn.Sequential)
         backbone.append(torch.nn.Dropout(0.5))
         return backbone

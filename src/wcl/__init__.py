@@ -11,23 +11,27 @@ from wcl import torchvision_import
 
 if TYPE_CHECKING:
     from wcl import augment, data, encoder, errors, evaluation, graph, losses, methods, optim
-    from wcl.encoder import load
     from wcl.evaluation import evaluate
+    from wcl.exports import export, load
     from wcl.graph import weak_labels
+    from wcl.retrieval import duplicates, neighbours
     from wcl.train import pretrain
 
 __version__ = "0.1.0"
 __all__ = [
     "augment",
     "data",
+    "duplicates",
     "encoder",
     "errors",
     "evaluate",
     "evaluation",
+    "export",
     "graph",
     "load",
     "losses",
     "methods",
+    "neighbours",
     "optim",
     "pretrain",
     "weak_labels",
@@ -35,9 +39,12 @@ __all__ = [
 
 _HOME_OF = {
     "weak_labels": "wcl.graph",
-    "load": "wcl.encoder",
+    "load": "wcl.exports",
+    "export": "wcl.exports",
     "pretrain": "wcl.train",
     "evaluate": "wcl.evaluation",
+    "neighbours": "wcl.retrieval",
+    "duplicates": "wcl.retrieval",
 }
 
 torchvision_import.install()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -39,12 +40,24 @@ def pretrain(words: list[str]) -> int:
 
 
 def evaluate(words: list[str]) -> int:
-    from wcl.config import PROTOCOLS
+    from wcl.config import PROTOCOLS, AllConfig
 
-    protocol, words = choice("eval", "protocol", PROTOCOLS, words, "RUN --data SRC [--json]")
-    as_json, words = take_flag("--json", words)
     usage = "RUN --data SRC [--json]"
+    protocol, words = choice("eval", "protocol", [*PROTOCOLS, "all"], words, usage)
+    as_json, words = take_flag("--json", words)
     run, words = positional("run", words, f"wcl eval {protocol} {usage}")
+    if protocol == "all":
+        every = options(AllConfig, "eval all", words, usage)
+        from wcl.evaluation.everything import everything, show_everything
+
+        found = everything(run, every)
+        if as_json:
+            print(json.dumps(found))
+        else:
+            show_everything(found)
+        return 0
+    if protocol == "finetune":  # `from` cannot be the name of a setting in Python
+        words = [re.sub(r"^--from(?==|$)", "--start", word) for word in words]
     config = options(PROTOCOLS[protocol], f"eval {protocol}", words, usage)
     from wcl.evaluation import evaluate as evaluate_run
     from wcl.evaluation import show
@@ -54,6 +67,59 @@ def evaluate(words: list[str]) -> int:
         print(json.dumps(result.as_dict()))
     else:
         show(result)
+    return 0
+
+
+def embed(words: list[str]) -> int:
+    from wcl.config import EmbedConfig
+
+    usage = "RUN --data SRC --out FILE"
+    run, words = positional("run", words, f"wcl embed {usage}")
+    config = options(EmbedConfig, "embed", words, usage)
+    from wcl.embedding import embed as embed_images
+
+    embed_images(run, config)
+    return 0
+
+
+def neighbours(words: list[str]) -> int:
+    from wcl.config import NeighboursConfig
+
+    usage = "RUN --data SRC --query FILE [-k 12] [--json]"
+    as_json, words = take_flag("--json", words)
+    run, words = positional("run", words, f"wcl neighbours {usage}")
+    queries, words = take_values("--query", words)
+    words = ["--k" if word == "-k" else word for word in words]
+    config = options(NeighboursConfig, "neighbours", words, usage)
+    config.query = queries
+    from wcl.retrieval import show_neighbours
+
+    show_neighbours(run, config, as_json)
+    return 0
+
+
+def duplicates(words: list[str]) -> int:
+    from wcl.config import DuplicatesConfig
+
+    usage = "RUN --data SRC [--json]"
+    as_json, words = take_flag("--json", words)
+    run, words = positional("run", words, f"wcl duplicates {usage}")
+    config = options(DuplicatesConfig, "duplicates", words, usage)
+    from wcl.retrieval import show_duplicates
+
+    show_duplicates(run, config, as_json)
+    return 0
+
+
+def export(words: list[str]) -> int:
+    from wcl.config import ExportConfig
+
+    usage = "RUN --to FORMAT [--out PATH]"
+    run, words = positional("run", words, f"wcl export {usage}")
+    config = options(ExportConfig, "export", words, usage)
+    from wcl.exports import export as export_run
+
+    export_run(run, config.to, config.out)
     return 0
 
 
@@ -96,7 +162,7 @@ def demo(words: list[str]) -> int:
 def bench(words: list[str]) -> int:
     from wcl.config import BenchConfig
 
-    names = ("augment", "labels", "step", "crops", "knn")
+    names = ("augment", "labels", "step", "crops", "knn", "eval")
     name, words = choice("bench", "benchmark", names, words, "[--json]")
     as_json, words = take_flag("--json", words)
     config = options(BenchConfig, f"bench {name}", words, "[--json]")
@@ -125,9 +191,13 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "data": (data, "look at a data set: how many images, sizes, classes, unreadable files"),
     "views": (views, "write a picture of what the augmentations do to your images"),
     "pretrain": (pretrain, "pretrain an encoder on images without labels"),
-    "eval": (evaluate, "evaluate an encoder: knn, linear"),
+    "eval": (evaluate, "evaluate an encoder: knn, linear, finetune, lowshot"),
+    "embed": (embed, "write the vectors of all images to a parquet, npy or csv file"),
+    "neighbours": (neighbours, "find the images most like a given one, and draw them"),
+    "duplicates": (duplicates, "find images that are nearly the same; nothing is deleted"),
+    "export": (export, "write an encoder for timm, torch, ONNX or the Hugging Face hub"),
     "recipes": (recipes, "list the recipes, or print one"),
-    "bench": (bench, "measure speed: augment, labels, step, crops, knn"),
+    "bench": (bench, "measure speed: augment, labels, step, crops, knn, eval"),
 }
 
 
@@ -171,6 +241,22 @@ def choice(
 
 def take_flag(flag: str, words: list[str]) -> tuple[bool, list[str]]:
     return flag in words, [word for word in words if word != flag]
+
+
+def take_values(option: str, words: list[str]) -> tuple[list[str], list[str]]:
+    """All values of an option that may be given more than once, and the other words."""
+    values, others = [], []
+    following = iter(words)
+    for word in following:
+        name, equals, value = word.partition("=")
+        if name != option:
+            others.append(word)
+            continue
+        value = value if equals else next(following, "")
+        if not value or value.startswith("--"):
+            raise InputError(f"{option}: the file is missing")
+        values.append(value)
+    return values, others
 
 
 def wants_help(words: list[str]) -> bool:

@@ -220,17 +220,28 @@ class EvalConfig:
 
 
 @dataclass
-class KnnConfig(EvalConfig):
-    """Weighted k-nearest-neighbour classification."""
+class ClassifyConfig(EvalConfig):
+    """What every evaluation by classifying needs."""
 
-    k: int = 0
-    """Neighbours that vote; 0 for 200, or for as many as the smallest class has images."""
-    tau: float = 0.1
-    """Temperature: a neighbour's vote weighs exp(cosine / tau)."""
+    per_class: bool = False
+    """Whether to print the accuracy of every class."""
+    confusion: str = ""
+    """CSV file for the table of true against predicted classes; none by default."""
 
 
 @dataclass
-class LinearConfig(EvalConfig):
+class KnnConfig(ClassifyConfig):
+    """Weighted k-nearest-neighbour classification."""
+
+    k: int | list[int] = 0
+    """Neighbours that vote; 0 for 200, or for as many as the smallest class has images. Of several,
+    as [10, 20, 200], the first is the result and all are printed."""
+    tau: float | list[float] = 0.1
+    """Temperature: a neighbour's vote weighs exp(cosine / tau). Several as for k."""
+
+
+@dataclass
+class LinearConfig(ClassifyConfig):
     """A linear classifier on the frozen encoder."""
 
     mode: Literal["fast", "paper"] = "fast"
@@ -239,15 +250,92 @@ class LinearConfig(EvalConfig):
     """Passes over the training images."""
     batch: int = 256
     """Images per step."""
-    rate: float = 0.1
-    """Learning rate at batch 256; it grows with the batch."""
+    rate: float | list[float] = 0.1
+    """Learning rate at batch 256; it grows with the batch. Of several, as [0.1, 0.3, 1], which are
+    trained side by side, the first is the result and all are printed."""
     seed: int = 0
     """Of the order of the images, the crops and the classifier's start."""
+
+
+@dataclass
+class ProjectConfig(EvalConfig):
+    """A map of the test images' features by t-SNE, and how tight and how far apart classes are."""
+
+    against: str = ""
+    """Another run, drawn beside the first with the same images."""
+    groups: int = 10
+    """How many classes, chosen at random."""
+    per_group: int = 100
+    """At most so many images of each."""
+    out: str = "project.png"
+    """PNG file to write; the numbers go into a CSV file beside it."""
+    seed: int = 0
+    """Of the choice of classes and images, and of the map."""
+
+
+@dataclass
+class FinetuneConfig(EvalConfig):
+    """All of the network trained on few labels, and beside it the same network from scratch."""
+
+    labels: str = ""
+    """Which training images have labels: a percentage of every class (10%), so many of each
+    (3-per-class), or a text file of image names, one per line."""
+    start: Literal["pool", "projection"] = "pool"
+    """Where the classifier starts: the pooled features, or the first layer of the head g behind
+    them. `--from` is the same."""
+    epochs: int = 0
+    """Passes over the labelled images; 0 for 60 if about 1% of the images or less are labelled, and
+    for 30 if more."""
+    batch: int = 256
+    """Images per step, at most."""
+    encoder_rate: float = 0.05
+    """Learning rate of the encoder at batch 256; it grows with the batch."""
+    rate: float = 0.5
+    """The same of the classifier."""
+    scratch: bool = True
+    """Whether to train the same network from scratch, too."""
+    scratch_rate: float = 0.3
+    """Learning rate of that, encoder and classifier, at batch 256."""
+    seed: int = 0
+    """Of the draw of labelled images, their order and crops, and all that starts at random."""
+
+
+@dataclass
+class LowshotConfig(EvalConfig):
+    """Linear SVMs on a few labelled images of each class, and on all."""
+
+    k: str = ""
+    """Examples per class, such as 1,4,16; by default 1,2,4,8,16,32,64 as far as every class has so
+    many. All images come after them in any case."""
+    draws: int = 5
+    """How often the examples are drawn; the mean and the standard deviation are printed."""
+    seed: int = 0
+    """Of the draws: each depends on this, k and its number alone."""
+    scheme: Literal["union", "per-class"] = "union"
+    """union: k positives of every class, all drawn images train the SVMs of all classes; per-class:
+    k positives and (classes − 1)·k negatives for the SVM of each class alone."""
+    cost: float = 1.0
+    """C of the SVMs: what errors weigh."""
+    costs: str = ""
+    """Other costs to try, such as 0.1,10,100; the best on the test images is printed beside the
+    result as best_on_test."""
+
+
+@dataclass
+class AllConfig(EvalConfig):
+    """Every evaluation that the data allow, beside the untrained network, in one table. It is also
+    written to RUN/evaluation.json and RUN/evaluation.md."""
+
+    labels: str = "10%"
+    """Which training images fine-tuning has labels of; see `wcl eval finetune --help`."""
 
 
 PROTOCOLS: dict[str, type[EvalConfig]] = {
     "knn": KnnConfig,
     "linear": LinearConfig,
+    "finetune": FinetuneConfig,
+    "project": ProjectConfig,
+    "lowshot": LowshotConfig,
 }
 """The options of each `wcl eval PROTOCOL`, whose module and function in `wcl.evaluation` are called
 like it."""
@@ -271,6 +359,69 @@ class ViewsConfig(PretrainConfig):
     """Rows: how many images."""
     views: int = 8
     """Columns: how many views of each."""
+
+
+@dataclass
+class EmbedConfig:
+    """Write path, label and vector of every image to a file. A command that was stopped goes on
+    where it was when it is started again."""
+
+    data: str = ""
+    """Images, as for `wcl pretrain`."""
+    out: str = ""
+    """File to write: .parquet, .csv, or .npy with the paths in a .paths.csv beside it."""
+    split: Literal["train", "test", "all"] = "train"
+    """Which images, of data that have a training and a test split; of others train is all."""
+    device: str = "auto"
+    """auto, cpu, cuda or mps."""
+    workers: int = -1
+    """Processes that decode photos; -1 chooses by the cores at hand."""
+
+
+@dataclass
+class RetrievalConfig:
+    """What every comparison of images needs."""
+
+    data: str = ""
+    """Images, as for `wcl pretrain`; of data with splits, the training split."""
+    out: str = ""
+    """PNG file to write; its default is a new file in the current folder, or none with --json."""
+    device: str = "auto"
+    """auto, cpu, cuda or mps."""
+    workers: int = -1
+    """Processes that decode photos; -1 chooses by the cores at hand."""
+
+
+@dataclass
+class NeighboursConfig(RetrievalConfig):
+    """Find the images most like a given one: a table, and a picture (neighbours.png)."""
+
+    query: list[str] = field(default_factory=list)
+    """Image file to compare with; several with commas between, or with --query again."""
+    k: int = 12
+    """How many neighbours of each; also written -k."""
+
+
+@dataclass
+class DuplicatesConfig(RetrievalConfig):
+    """Find groups of images that are nearly the same: a table, and a picture of the largest
+    (duplicates.png). Nothing is deleted or moved."""
+
+    threshold: float = 0.97
+    """Cosine from which on two images count as the same. How alike different images are depends on
+    the encoder: raise it if groups hold different images, lower it if copies are missed."""
+
+
+@dataclass
+class ExportConfig:
+    """Write a run's encoder in a format for other programs, or for other people."""
+
+    to: Literal["timm", "safetensors", "torchscript", "onnx", "hub-folder"]
+    """timm: the backbone's weights alone, under timm's names; safetensors: the whole encoder, which
+    describes itself; torchscript and onnx: a file that runs without this package, on float images
+    between 0 and 1, which it normalises itself; hub-folder: for the Hugging Face hub."""
+    out: str = ""
+    """File or folder to write; a new one in RUN/export by default."""
 
 
 @dataclass

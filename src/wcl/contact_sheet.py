@@ -16,6 +16,7 @@ from wcl.data.decode import UnreadableImage, centre_crop
 from wcl.data.photo_views import PhotoViews, Task
 from wcl.errors import InputError
 from wcl.multicrop import view_kinds
+from wcl.new_file import new_file
 from wcl.randomness import Draws, Integers
 
 _SMALLEST_TILE = 96
@@ -30,11 +31,7 @@ _LEGEND = "blue: of the image's class, orange: of another"
 def views(config: ViewsConfig) -> Path:
     """`wcl views SRC`: write the sheet of a run's augmentations on the user's own images."""
     check(dataclasses.replace(config, out="views.png"))
-    out = Path(config.out or "views.png").expanduser()
-    if out.exists():
-        raise InputError(f"{out}: exists already; choose another --out")
-    if out.suffix.lower() != ".png" or not out.parent.is_dir():
-        raise InputError(f"--out: {out} must be a .png file in a folder that exists")
+    out = new_file(config.out or "views.png", (".png",))
     for name in ("images", "views"):
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")

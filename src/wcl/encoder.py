@@ -1,29 +1,28 @@
-"""The network: a backbone from timm and the two projection heads; it saves and describes itself."""
+"""The network: a backbone and the two projection heads; it saves and describes itself."""
 
+import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from itertools import pairwise
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import timm
 import torch
 from PIL import Image
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
 from wcl import __version__
+from wcl.backbones import build_backbone
 from wcl.config import ModelConfig
 from wcl.data.decode import UnreadableImage, centre_crop, open_image
-from wcl.errors import InputError, did_you_mean
+from wcl.errors import InputError
 
-# Networks for work on a CPU, besides timm's: a ResNet of 1.2 M parameters and plain convolutions
-# of 0.1 M.
-_SMALL = ("resnet_small", "conv_tiny")
-_FORMAT = "wcl-encoder-1"
+# What the header of a safetensors file calls the description of a whole encoder, and of a backbone
+# alone, whose weights are then named as timm names them.
+_WHOLE, _BACKBONE = "wcl-encoder-1", "wcl-backbone-1"
 
 
 class Embeddings(NamedTuple):
@@ -51,9 +50,67 @@ class Description:
     epoch: int = 0
     data: str = ""
     version: str = __version__
+    sha256: str = field(default="", compare=False)
+    """Of the backbone's weights in the file (`weights_sha256`); empty if it is of no file."""
 
 
-class Encoder(nn.Module):
+class Embedder(ABC):
+    """Whatever turns images into features: an encoder, or a file that one was exported to."""
+
+    description: Description
+    features: int
+    """Dimensions of the features."""
+
+    @abstractmethod
+    def _features(self, pixels: Tensor) -> Tensor:
+        """(N, C, size, size) bytes → (N, features) on the host."""
+
+    def embed(
+        self,
+        images: Tensor | str | Path | Image.Image | Sequence[str | Path | Image.Image],
+        batch: int = 256,
+    ) -> Tensor:
+        """Features of images: a file or PIL image, several, or bytes (N, C, size, size).
+
+        Args:
+            images: what to embed. Files and PIL images are resized and cropped at the centre.
+            batch: images per forward pass.
+
+        Returns:
+            (N, features) on the host.
+        """
+        if isinstance(images, str | Path | Image.Image):
+            images = [images]
+        parts = []
+        for start in range(0, len(images), batch):
+            chunk = images[start : start + batch]
+            pixels = chunk if isinstance(chunk, Tensor) else self._pixels(chunk)
+            self._check(pixels)
+            parts.append(self._features(pixels))
+        return torch.cat(parts) if parts else torch.empty(0, self.features)
+
+    def _check(self, pixels: Tensor) -> None:
+        if pixels.dtype != torch.uint8:
+            raise ValueError(f"images are bytes, 0 to 255; these are {pixels.dtype}")
+        if pixels.ndim != 4 or pixels.shape[1] != self.description.channels:
+            wanted = f"(N, {self.description.channels}, height, width)"
+            raise ValueError(f"images are {wanted}; these are {tuple(pixels.shape)}")
+
+    def _pixels(self, images: Sequence[str | Path | Image.Image]) -> Tensor:
+        size, channels = self.description.size, self.description.channels
+        pixels = []
+        for image in images:
+            try:
+                opened = image if isinstance(image, Image.Image) else open_image(Path(image))
+                pixels.append(centre_crop(opened, size, channels))
+            except UnreadableImage as error:
+                folder = isinstance(image, str | Path) and Path(image).is_dir()
+                why = "a folder; `wcl embed` takes all images of one" if folder else error
+                raise InputError(f"{image}: {why}") from error
+        return torch.stack(pixels)
+
+
+class Encoder(nn.Module, Embedder):
     """A backbone with the projection heads g and φ, or one of them, or none."""
 
     def __init__(self, description: Description) -> None:
@@ -88,78 +145,61 @@ class Encoder(nn.Module):
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """(N, C, H, W) bytes → what the backbone expects, on its device."""
-        pixels = pixels.to(self.device, non_blocking=True)
+        self._check(pixels)
+        dtype = next(self.parameters()).dtype
         mean, std = (
-            torch.tensor(values, device=self.device)[:, None, None]
+            torch.tensor(values, device=self.device).to(dtype)[:, None, None]
             for values in (self.description.mean, self.description.std)
         )
-        if pixels.dtype != torch.uint8:
-            raise ValueError(f"images are bytes, 0 to 255; these are {pixels.dtype}")
-        if pixels.ndim != 4 or pixels.shape[1] != self.description.channels:
-            wanted = f"(N, {self.description.channels}, height, width)"
-            raise ValueError(f"images are {wanted}; these are {tuple(pixels.shape)}")
-        dtype = next(self.parameters()).dtype
-        return (pixels.to(dtype) / 255 - mean.to(dtype)) / std.to(dtype)
+        return (pixels.to(self.device, non_blocking=True).to(dtype) / 255 - mean) / std
 
     @torch.no_grad()
-    def embed(
-        self,
-        images: Tensor | str | Path | Image.Image | Sequence[str | Path | Image.Image],
-        batch: int = 256,
-    ) -> Tensor:
-        """Features of images: a file or PIL image, several, or bytes (N, C, size, size).
-
-        Args:
-            images: what to embed. Files and PIL images are resized and cropped at the centre.
-            batch: images per forward pass.
-
-        Returns:
-            (N, features) on the host.
-        """
-        if isinstance(images, str | Path | Image.Image):
-            images = [images]
+    def _features(self, pixels: Tensor) -> Tensor:
         training = self.training
         self.eval()
         try:
-            parts = []
-            for start in range(0, len(images), batch):
-                chunk = images[start : start + batch]
-                pixels = chunk if isinstance(chunk, Tensor) else self._pixels(chunk)
-                parts.append(self.backbone(self.normalise(pixels)).float().cpu())
-            return torch.cat(parts) if parts else torch.empty(0, self.features)
+            features: Tensor = self.backbone(self.normalise(pixels))
+            return features.float().cpu()
         finally:
             self.train(training)
 
-    def _pixels(self, images: Sequence[str | Path | Image.Image]) -> Tensor:
-        size, channels = self.description.size, self.description.channels
-        pixels = []
-        for image in images:
-            try:
-                opened = image if isinstance(image, Image.Image) else open_image(Path(image))
-                pixels.append(centre_crop(opened, size, channels))
-            except UnreadableImage as error:
-                raise InputError(f"{image}: {error}") from error
-        return torch.stack(pixels)
-
     def save(self, path: Path) -> None:
         """Write weights and description as one safetensors file, whole or not at all."""
-        # One key only: the order of several would differ from file to file.
-        metadata = {_FORMAT: json.dumps(asdict(self.description))}
-        weights = {name: value.contiguous() for name, value in self.state_dict().items()}
-        unfinished = path.with_name(path.name + ".tmp")
-        unfinished.write_bytes(save(weights, metadata))
-        unfinished.replace(path)
+        _write(path, self.state_dict(), {_WHOLE: json.dumps(self.described())})
+
+    def save_backbone(self, path: Path) -> None:
+        """Write the backbone alone, its weights named as timm names them, and the description."""
+        metadata = {_BACKBONE: json.dumps(self.described(heads=()))}
+        _write(path, self.backbone.state_dict(), metadata)
+
+    def described(self, **changes: Any) -> dict[str, Any]:
+        """The description as plain values, with the hash of the weights as they are now."""
+        sha256 = weights_sha256(self.backbone.state_dict())
+        return asdict(replace(self.description, sha256=sha256, **changes))
+
+
+def _write(path: Path, weights: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """`metadata` has one key only: the order of several would differ from file to file."""
+    weights = {name: value.contiguous() for name, value in weights.items()}
+    unfinished = path.with_name(path.name + ".tmp")
+    unfinished.write_bytes(save(weights, metadata))
+    unfinished.replace(path)
 
 
 def load(path: str | Path, device: str = "cpu") -> Encoder:
-    """Open an encoder: a run's folder or its `encoder.safetensors`.
+    """Open an encoder by its weights: a run's folder, its `encoder.safetensors`, or an export.
+
+    The exports are those of `wcl export` that hold weights: to timm, to safetensors, or to a
+    folder for the hub. `wcl.load` opens the others too.
 
     Raises:
         InputError: there is no encoder there, or the file is not one.
     """
     place = Path(path).expanduser()
-    file = place / "encoder.safetensors" if place.is_dir() else place
-    if not file.is_file():
+    names = ("encoder.safetensors", "model.safetensors")  # of a run; of a folder for the hub
+    files = [place / name for name in names] if place.is_dir() else [place]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
         raise InputError(
             f"{path}: no encoder.safetensors there; give a run that has finished an epoch"
         )
@@ -169,18 +209,34 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
             weights = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise InputError(f"{file}: not a safetensors file ({error})") from error
-    if _FORMAT not in metadata:
+    whole = _WHOLE in metadata
+    if not whole and _BACKBONE not in metadata:
         raise InputError(f"{file}: a safetensors file, but not an encoder that wcl wrote")
     try:
-        encoder = Encoder(_described(json.loads(metadata[_FORMAT])))
-        encoder.load_state_dict(weights)
+        encoder = Encoder(described_by(json.loads(metadata[_WHOLE if whole else _BACKBONE])))
+        (encoder if whole else encoder.backbone).load_state_dict(weights)
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{file}: damaged, or of another version of wcl") from error
-    encoder.home = place if place.is_dir() else None
+    prefix = "backbone." if whole else ""
+    backbone = {k.removeprefix(prefix): w for k, w in weights.items() if k.startswith(prefix)}
+    if encoder.description.sha256 not in ("", weights_sha256(backbone)):
+        raise InputError(f"{file}: damaged; its weights are not those that were written")
+    is_run = place.is_dir() and not (place / "config.json").exists()  # which the hub's layout has
+    encoder.home = place if is_run else None
     return encoder.to(device).eval()
 
 
-def _described(values: dict[str, Any]) -> Description:
+def weights_sha256(weights: dict[str, Tensor]) -> str:
+    """SHA-256 of weights: of every tensor's name and bytes, in the order of the names."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        digest.update(name.encode())
+        digest.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def described_by(values: dict[str, Any]) -> Description:
+    """A description as `asdict` took it apart; what it does not know is left out."""
     known = {field.name for field in fields(Description)}
     values = {name: value for name, value in values.items() if name in known}
     values["model"] = ModelConfig(**values["model"])
@@ -201,74 +257,6 @@ def projection_head(features: int, width: int, out: int, layers: int) -> nn.Sequ
     return nn.Sequential(*parts, nn.Linear(width, out))
 
 
-def build_backbone(model: ModelConfig, channels: int, size: int) -> nn.Module:
-    """A timm backbone with pooled output, by name, with the stem that was asked for.
-
-    Raises:
-        InputError: no such backbone, or a stem that this backbone cannot have.
-    """
-    name = model.backbone
-    if name == "resnet_small":
-        backbone = _resnet_small(channels)
-    elif name == "conv_tiny":
-        backbone = _conv_tiny(channels)
-    else:
-        backbone = _from_timm(name, channels, size)
-    if model.stem != "native":
-        if not isinstance(backbone, ResNet):
-            raise InputError(f"model.stem: {model.stem} is for ResNets; {name} has its own stem")
-        _shrink_stem(backbone, stride=1 if model.stem == "cifar" else 2)
-    return backbone
-
-
-def _from_timm(name: str, channels: int, size: int) -> nn.Module:
-    if not timm.is_model(name):
-        known = [*timm.list_models(), *_SMALL]
-        raise InputError(
-            f"model.backbone: timm has no model {name!r}{did_you_mean(name, known)}; "
-            "timm.list_models() names them all"
-        )
-    options: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
-    try:
-        pretrained = timm.get_pretrained_cfg(name)
-        if pretrained and pretrained.fixed_input_size:
-            options["img_size"] = size
-        return timm.create_model(name, **options)
-    except RuntimeError as error:  # such as a tag that the model does not have
-        raise InputError(f"model.backbone: {name}: {error}") from error
-
-
-def _resnet_small(channels: int) -> nn.Module:
-    """timm's ResNet with one basic block in each of four stages."""
-    return ResNet(
-        BasicBlock,  # type: ignore[arg-type]  # timm annotates an instance, and takes the class
-        (1, 1, 1, 1),
-        num_classes=0,
-        in_chans=channels,
-        channels=(32, 64, 128, 256),
-        stem_type="deep",  # the plain stem has 64 channels whatever the widths
-        stem_width=16,
-        # timm starts residual branches at zero, which helps deep networks. Four blocks learn slower
-        # for it: on the digits, NT-Xent was 5.6 after 80 steps with it and 4.6 without.
-        zero_init_last=False,
-    )
-
-
-def _conv_tiny(channels: int) -> nn.Module:
-    """Four plain blocks of 16 to 128 channels, each halving the image: for tiny grey images.
-
-    On the digits it beats a ResNet of the same widths: with three labels a class, SimCLR reaches
-    0.84 with it and 0.81 with the ResNet, in less time.
-    """
-    parts: list[nn.Module] = []
-    for before, width in pairwise((channels, 16, 32, 64, 128)):
-        parts += [nn.Conv2d(before, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)]
-        parts += [nn.ReLU(inplace=True), nn.MaxPool2d(2)]
-    network: Any = nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    network.num_features = 128
-    return cast(nn.Module, network)
-
-
 def check_size(encoder: Encoder, size: int, setting: str) -> None:
     """Raise InputError, naming the setting, if the backbone cannot take images of that size."""
     described = encoder.description
@@ -281,16 +269,3 @@ def check_size(encoder: Encoder, size: int, setting: str) -> None:
             f"--{setting}: {described.model.backbone} cannot take images of "
             f"{size}×{size} pixels ({str(error).splitlines()[0]})"
         ) from error
-
-
-def _shrink_stem(backbone: ResNet, stride: int) -> None:
-    """3×3 with that stride in the place of 7×7 with stride 2, and no max-pool: for small images."""
-    backbone.maxpool = nn.Sequential()
-    old = backbone.conv1
-    if isinstance(old, nn.Sequential):  # a deep stem begins with a 3×3 already
-        first = old[0]
-        assert isinstance(first, nn.Conv2d)
-        first.stride = (stride, stride)
-        return
-    backbone.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, stride, 1, bias=False)
-    nn.init.kaiming_normal_(backbone.conv1.weight, mode="fan_out", nonlinearity="relu")

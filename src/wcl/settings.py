@@ -133,6 +133,8 @@ def parse(parser: ArgumentParser, words: list[str], into: type[T]) -> T:
 
 def _one_line(message: str, into: type) -> str:
     known = setting_names(into)
+    if match := re.search(r"arguments are required: ([\w.]+)", message):
+        return f"--{match[1]}: is missing; --help says what it can be"
     if match := re.search(r"unrecognized arguments: (?:--)?([\w.]+)", message):
         return f"--{match[1]}: no such setting{did_you_mean(match[1], known)}; --help lists them"
     if match := re.search(r"Group '([\w.]+)' does not accept option '([\w.]+)'", message):

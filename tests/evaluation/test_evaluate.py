@@ -54,7 +54,7 @@ def test_the_linear_layer_is_trained_as_the_protocol_says() -> None:
     batches = [(inputs[:32], labels[:32]), (inputs[32:], labels[32:])]
     cpu = torch.device("cpu")
     layer, start = (
-        fit(lambda epoch: iter(batches), 2, epochs, (8, 3), 0.1 * 32 / 256, 0, cpu)
+        fit(lambda epoch: iter(batches), 2, epochs, (8, 3), [0.1 * 32 / 256], 0, cpu)[0]
         for epochs in (3, 0)
     )
     weight, bias = start.weight.detach().clone(), start.bias.detach().clone()
@@ -73,7 +73,7 @@ def test_the_linear_layer_is_trained_as_the_protocol_says() -> None:
 
 def test_features_are_those_of_embed_and_unreadable_images_are_left_out(tmp_path: Path) -> None:
     data = photo_folder(tmp_path / "data")
-    encoder = wcl.load(photo_run(data, tmp_path / "run", epochs=1))
+    encoder = wcl.encoder.load(photo_run(data, tmp_path / "run", epochs=1))
     (data / "cat" / "004.jpg").write_bytes(b"")
     source = wcl.data.open_source(str(data))
     found, labels = features(encoder, source, workers=1)

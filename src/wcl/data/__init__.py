@@ -1,6 +1,7 @@
 """Where images come from: `open_source` takes what a user writes after `--data`."""
 
 from pathlib import Path
+from typing import Literal
 
 from wcl.data.cifar import cifar
 from wcl.data.embedded import digits
@@ -17,6 +18,7 @@ from wcl.data.source import (
     subset,
     with_channels,
 )
+from wcl.data.voc import voc, voc_folder
 from wcl.errors import InputError, did_you_mean
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "in_memory",
     "limited",
     "open_source",
+    "open_split",
     "open_splits",
     "subset",
     "with_channels",
@@ -41,7 +44,7 @@ def open_source(spec: str) -> Source:
     """The images to pretrain on: the training split if the data have one, else all of them.
 
     Args:
-        spec: digits, cifar10, cifar100, a folder, a parquet file or folder, or hf:NAME.
+        spec: digits, cifar10, cifar100, a folder (also VOC's), a parquet file or folder, hf:NAME.
 
     Raises:
         InputError: there is no such thing, or nothing in it.
@@ -63,6 +66,19 @@ def open_splits(spec: str, test_spec: str = "") -> tuple[Source, Source]:
         return open_source(spec), _open(test_spec, "test") or open_source(test_spec)
     train, test = open_source(spec), _open(spec, "test")
     return held_out(train) if test is None else (train, test)
+
+
+def open_split(spec: str, split: Literal["train", "test", "all"]) -> list[Source]:
+    """The training split (of data without splits, everything), the test split, or both.
+
+    Raises:
+        InputError: there is no such thing, or it has no such split.
+    """
+    names = ("train", "test") if split == "all" else (split,)
+    found = [source for name in names if (source := _open(spec, name)) is not None]
+    if not found:
+        raise InputError(f"--split: {spec} has no {split} split; choose another")
+    return found
 
 
 def absolute(spec: str) -> str:
@@ -96,6 +112,8 @@ def _open(spec: str, split: str) -> Source | None:
 
 
 def _open_folder(spec: str, path: Path, split: str) -> Source | None:
+    if (devkit := voc_folder(path)) is not None:
+        return voc(devkit, split)
     files = sorted(path.glob("*.parquet")) or sorted(path.glob("data/*.parquet"))
     if files:
         test = [file for file in files if file.name.startswith(_TEST_NAMES)]

@@ -46,6 +46,9 @@ def examine(source: Source) -> Found:
     if source.labels is not None:
         counts = torch.bincount(source.labels, minlength=len(source.classes))
         classes = dict(zip(source.classes, counts.tolist(), strict=True))
+    elif source.multi_labels is not None:
+        counts = (source.multi_labels == 1).sum(dim=0)
+        classes = dict(zip(source.classes, counts.tolist(), strict=True))
     return Found(len(source), sizes, classes, unreadable)
 
 

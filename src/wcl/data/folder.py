@@ -14,7 +14,30 @@ from wcl.errors import InputError
 EXTENSIONS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm"}
 
 
-class FolderSource(Source):
+class ImageFiles(Source):
+    """Image files by their paths below a folder."""
+
+    root: Path
+    paths: list[str]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def image(self, index: int) -> Image.Image:
+        return open_image(self.root / self.paths[index])
+
+    def where(self, index: int) -> str:
+        # Names need not be text; what cannot be printed is replaced.
+        return os.fsencode(self.root / self.paths[index]).decode(errors="replace")
+
+    def _identity(self, times: bool) -> Iterator[bytes]:
+        for path in self.paths:
+            yield os.fsencode(path) + b"\0"
+            if times:
+                yield _size_and_time(self.root / path)
+
+
+class FolderSource(ImageFiles):
     """Image files below a folder, sorted by path.
 
     If every image lies in a sub-folder and there are at least two sub-folders, the first level of
@@ -35,22 +58,6 @@ class FolderSource(Source):
             number = {name: i for i, name in enumerate(classes)}
             self.classes = classes
             self.labels = torch.tensor([number[name] for name in first_levels])
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def image(self, index: int) -> Image.Image:
-        return open_image(self.root / self.paths[index])
-
-    def where(self, index: int) -> str:
-        # Names need not be text; what cannot be printed is replaced.
-        return os.fsencode(self.root / self.paths[index]).decode(errors="replace")
-
-    def _identity(self, times: bool) -> Iterator[bytes]:
-        for path in self.paths:
-            yield os.fsencode(path) + b"\0"
-            if times:
-                yield _size_and_time(self.root / path)
 
 
 def _size_and_time(path: Path) -> bytes:

@@ -23,6 +23,8 @@ def in_memory(source: Source) -> Source:
         return source
     pixels = torch.zeros(len(source), source.channels, *size, dtype=torch.uint8)
     loaded = ArraySource(source.name, pixels, source.labels, source.classes)
+    loaded.multi_labels = source.multi_labels
+    loaded.places = [source.where(index) for index in range(len(source))]
     for index in track(range(len(source)), "reading images"):
         try:
             image = whole_pixels(source.image(index), source.channels)

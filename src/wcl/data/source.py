@@ -23,6 +23,9 @@ class Source(ABC):
     """3 for colour, 1 for grey."""
     labels: Tensor | None = None
     """(N,) class numbers, or None."""
+    multi_labels: Tensor | None = None
+    """(N, classes) where an image may be of several classes: 1 present, 0 absent, -1 in doubt;
+    such a source has no `labels`."""
     classes: Sequence[str] = ()
     """Names of the classes."""
 
@@ -45,8 +48,9 @@ class Source(ABC):
                 from images and kept is thrown away for a changed file, where a run goes on with it.
         """
         digest = hashlib.sha256(str(len(self)).encode())
-        if self.labels is not None:
-            digest.update(self.labels.numpy().tobytes())
+        for labels in (self.labels, self.multi_labels):
+            if labels is not None:
+                digest.update(labels.numpy().tobytes())
         for part in self._identity(times):
             digest.update(part)
         return digest.hexdigest()
@@ -60,6 +64,7 @@ class ArraySource(Source):
     """Small images of one size, all of them in memory as bytes: (N, C, H, W).
 
     `unreadable` has the numbers of those that could not be read, and why; their pixels are black.
+    `places` has where each was before it was in memory, if it was elsewhere.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class ArraySource(Source):
         self.classes = classes
         self.channels = pixels.shape[1]
         self.unreadable: dict[int, str] = {}
+        self.places: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -82,7 +88,7 @@ class ArraySource(Source):
         return Image.fromarray(array[:, :, 0] if self.channels == 1 else array)
 
     def where(self, index: int) -> str:
-        return f"{self.name}[{index}]"
+        return self.places[index] if self.places else f"{self.name}[{index}]"
 
     def _identity(self, times: bool) -> Iterator[bytes]:
         yield from (chunk.numpy().tobytes() for chunk in self.pixels.split(4096))
@@ -97,7 +103,8 @@ class Subset(Source):
         self.name = source.name
         self.channels = source.channels
         self.classes = source.classes
-        self.labels = None if source.labels is None else source.labels[torch.from_numpy(indices)]
+        self.labels = _chosen(source.labels, indices)
+        self.multi_labels = _chosen(source.multi_labels, indices)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -116,16 +123,21 @@ class Subset(Source):
 def subset(source: Source, indices: Integers) -> Source:
     """Those images; what is in memory stays there."""
     if isinstance(source, ArraySource):
-        rows = torch.from_numpy(indices)
-        labels = None if source.labels is None else source.labels[rows]
-        chosen = ArraySource(source.name, source.pixels[rows], labels, source.classes)
+        pixels, labels = source.pixels[torch.from_numpy(indices)], _chosen(source.labels, indices)
+        chosen = ArraySource(source.name, pixels, labels, source.classes)
+        chosen.multi_labels = _chosen(source.multi_labels, indices)
         chosen.unreadable = {
             new: source.unreadable[old]
             for new, old in enumerate(indices.tolist())
             if old in source.unreadable
         }
+        chosen.places = [source.where(index) for index in indices.tolist()]
         return chosen
     return Subset(source, indices)
+
+
+def _chosen(labels: Tensor | None, indices: Integers) -> Tensor | None:
+    return None if labels is None else labels[torch.from_numpy(indices)]
 
 
 def with_channels(source: Source, channels: int) -> Source:
@@ -141,7 +153,9 @@ def with_channels(source: Source, channels: int) -> Source:
         luma = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
         pixels = (source.pixels.float() * luma).sum(dim=1, keepdim=True).round().to(torch.uint8)
     converted = ArraySource(source.name, pixels, source.labels, source.classes)
+    converted.multi_labels = source.multi_labels
     converted.unreadable = source.unreadable
+    converted.places = source.places
     return converted
 
 
@@ -155,6 +169,8 @@ def first_classes(source: Source, count: int) -> Source:
         return source
     if source.labels is None or len(source.classes) < count:
         found = "no labels" if source.labels is None else f"only {len(source.classes)} classes"
+        if source.multi_labels is not None:
+            found = "several labels per image"
         raise InputError(f"--classes: {source.name} has {found}, so {count} cannot be chosen")
     first = sorted(range(len(source.classes)), key=lambda i: _in_order(source.classes[i]))[:count]
     number = torch.full((len(source.classes),), -1)

@@ -10,10 +10,14 @@ from wcl.config import PROTOCOLS, EvalConfig
 from wcl.data import first_classes, in_memory, open_splits, with_channels
 from wcl.encoder import Encoder, load
 from wcl.errors import InputError, did_you_mean
+from wcl.evaluation.overlap import overlap
 from wcl.evaluation.result import Result, show
 from wcl.machine import best_device
+from wcl.progress import console
 
 __all__ = ["Result", "evaluate", "show"]
+
+_MULTI_LABEL = ("lowshot",)  # the protocols that can do with several labels per image
 
 
 def evaluate(
@@ -27,7 +31,7 @@ def evaluate(
 
     Args:
         run: a run's folder, an encoder's file, or an encoder.
-        protocol: "knn" or "linear".
+        protocol: "knn", "linear", "lowshot" or another of `wcl eval`.
         data: labelled images, as for pretraining.
         config: all options of the protocol at once, instead of `data` and `options`.
         options: single options of the protocol, such as `k=20` or `mode="paper"`.
@@ -47,8 +51,9 @@ def evaluate(
         with_channels(in_memory(first_classes(source, config.classes)), channels)
         for source in open_splits(config.data, config.test_data)
     )
+    several = train.multi_labels is not None and protocol in _MULTI_LABEL
     for source in (train, test):
-        if source.labels is None:
+        if (source.multi_labels if several else source.labels) is None:
             raise InputError(
                 f"{source.name}: has no labels, which this evaluation needs; put each class's "
                 "images into a sub-folder of its own"
@@ -58,7 +63,18 @@ def evaluate(
         raise InputError(
             f"{config.data}: no training image is of the test images' class {unknown[0]}"
         )
-    assert test.labels is not None
-    test.labels = torch.tensor([number[name] for name in test.classes])[test.labels]
+    numbers = torch.tensor([number[name] for name in test.classes])
+    if test.labels is not None:
+        test.labels = numbers[test.labels]
+    elif test.multi_labels is not None:
+        absent = test.multi_labels.new_zeros(len(test), len(number))
+        test.multi_labels = absent.index_copy(1, numbers, test.multi_labels)
+    if shared := overlap(train, test):
+        console().print(
+            f"{len(shared)} of {len(test)} test images are training images too, such as "
+            f"{shared[0]}: the figures flatter",
+            markup=False,
+            soft_wrap=True,
+        )
     result: Result = carry_out(encoder, train, test, config)
     return result

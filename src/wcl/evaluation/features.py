@@ -18,7 +18,8 @@ from wcl.encoder import Encoder
 from wcl.errors import InputError
 from wcl.progress import console, track
 
-_BATCH = 256
+BATCH = 256
+"""Images that pass through the encoder together."""
 _PREPROCESSING = "centre crop 1"  # changes whenever `centre_crop` gives other pixels
 
 
@@ -29,7 +30,7 @@ def features(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tenso
     depends on the weights, the images and how they are prepared.
 
     Returns:
-        (n, features) and (n,) (or (n, classes) where an image has several) on the host.
+        (n, features) and (n,) on the host.
     """
     assert source.labels is not None
     values, rows = features_and_rows(encoder, source, workers)
@@ -49,7 +50,7 @@ def features_and_rows(encoder: Encoder, source: Source, workers: int = -1) -> tu
 
 def _compute(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Tensor]:
     parts, kept = [], []
-    total = -(-len(source) // _BATCH)
+    total = -(-len(source) // BATCH)
     for pixels, index in track(
         pixel_batches(encoder, source, workers), "computing features", total
     ):
@@ -58,6 +59,8 @@ def _compute(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Te
     rows = torch.cat(kept) if kept else torch.empty(0, dtype=torch.long)
     if len(rows) == 0:
         raise InputError(f"{source.name}: none of its images can be read")
+    if skipped := len(source) - len(rows):
+        console().print(f"{source.name}: {skipped} images cannot be read; left out", markup=False)
     return torch.cat(parts), rows
 
 
@@ -65,6 +68,11 @@ def _place(encoder: Encoder, source: Source) -> Path | None:
     """The file for these features, or None for an encoder that is not of a run."""
     if encoder.home is None:
         return None
+    return encoder.home / "features" / f"{features_key(encoder, source)}.safetensors"
+
+
+def features_key(encoder: Encoder, source: Source) -> str:
+    """A name for these features, of the weights, the images and how they are prepared."""
     described = encoder.description
     digest = hashlib.sha256(_PREPROCESSING.encode())
     prepared = described.size, described.channels, described.mean, described.std
@@ -73,7 +81,7 @@ def _place(encoder: Encoder, source: Source) -> Path | None:
     for name, tensor in encoder.backbone.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy())
-    return encoder.home / "features" / f"{digest.hexdigest()[:32]}.safetensors"
+    return digest.hexdigest()[:32]
 
 
 def _read(path: Path) -> tuple[Tensor, Tensor] | None:
@@ -99,7 +107,11 @@ def _write(path: Path, values: Tensor, rows: Tensor) -> None:
 def pixel_batches(
     encoder: Encoder, source: Source, workers: int = -1
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """All images as the encoder wants them: ((n, C, size, size) bytes, (n,) numbers)."""
+    """All images as the encoder wants them: ((n, C, size, size) bytes, (n,) numbers).
+
+    A batch of BATCH consecutive images lacks those that cannot be read, and is left out if it has
+    no other.
+    """
     size = encoder.description.size
     if (
         isinstance(source, ArraySource)
@@ -107,26 +119,24 @@ def pixel_batches(
         and not source.unreadable
     ):
         numbers = torch.arange(len(source))
-        yield from zip(source.pixels.split(_BATCH), numbers.split(_BATCH), strict=True)
+        yield from zip(source.pixels.split(BATCH), numbers.split(BATCH), strict=True)
         return
     crops = _CentreCrops(source, size, encoder.description.channels)
     in_memory = isinstance(source, ArraySource)
-    skipped = 0
-    for pixels, index, unreadable in DataLoader(
+    for pixels, index in DataLoader(
         crops,
-        batch_size=_BATCH,
+        batch_size=BATCH,
         collate_fn=_collate,
         num_workers=0 if in_memory else worker_count(workers),
         generator=torch.Generator(),
     ):
-        skipped += len(unreadable)
         if len(index):
             yield pixels, index
-    if skipped:
-        console().print(f"{source.name}: {skipped} images cannot be read; left out", markup=False)
 
 
-class _CentreCrops(Dataset[tuple[int, Tensor | str]]):
+class _CentreCrops(Dataset[tuple[int, Tensor | None]]):
+    """The number and the pixels of each image, None for one that cannot be read."""
+
     def __init__(self, source: Source, size: int, channels: int) -> None:
         self.source = source
         self.size = size
@@ -135,15 +145,14 @@ class _CentreCrops(Dataset[tuple[int, Tensor | str]]):
     def __len__(self) -> int:
         return len(self.source)
 
-    def __getitem__(self, index: int) -> tuple[int, Tensor | str]:
+    def __getitem__(self, index: int) -> tuple[int, Tensor | None]:
         try:
             return index, centre_crop(self.source.image(index), self.size, self.channels)
-        except UnreadableImage as error:
-            return index, str(error)
+        except UnreadableImage:
+            return index, None
 
 
-def _collate(items: list[tuple[int, Tensor | str]]) -> tuple[Tensor, Tensor, list[int]]:
-    pixels = [pixels for _, pixels in items if isinstance(pixels, Tensor)]
-    index = [index for index, pixels in items if isinstance(pixels, Tensor)]
-    unreadable = [index for index, pixels in items if isinstance(pixels, str)]
-    return torch.stack(pixels) if pixels else torch.empty(0), torch.tensor(index), unreadable
+def _collate(items: list[tuple[int, Tensor | None]]) -> tuple[Tensor, Tensor]:
+    pixels = [pixels for _, pixels in items if pixels is not None]
+    index = [index for index, pixels in items if pixels is not None]
+    return torch.stack(pixels) if pixels else torch.empty(0), torch.tensor(index)

@@ -2,6 +2,7 @@
 
 import math
 import time
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,40 +11,69 @@ from wcl.config import KnnConfig
 from wcl.data import Source
 from wcl.encoder import Encoder
 from wcl.errors import InputError
+from wcl.evaluation.classes import by_class, check_confusion, write_confusion
 from wcl.evaluation.features import features
 from wcl.evaluation.result import Result
 from wcl.knn import nearest
 
+T = TypeVar("T")
 _VOTERS = 200  # as Wu et al. and the paper have it
 
 
 def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Result:
     """Classify the test images by a vote of their k nearest training images."""
     began = time.perf_counter()
-    if config.k < 0:
-        raise InputError(f"--k: must be at least 1, or 0 to choose, not {config.k}")
-    if not 0 < config.tau < math.inf:
+    ks, taus = several(config.k), several(config.tau)
+    if min(ks) < 0:
+        raise InputError(f"--k: must be at least 1, or 0 to choose, not {min(ks)}")
+    if not all(0 < tau < math.inf for tau in taus):
         raise InputError(f"--tau: must be above 0, not {config.tau}")
+    check_confusion(config)
     bank, bank_labels = features(encoder, train, config.workers)
     queries, labels = features(encoder, test, config.workers)
     # More voters than a class has members would let the large classes outvote it.
-    k = min(config.k or min(_VOTERS, int(torch.bincount(bank_labels).min())), len(bank))
-    k = max(1, k)
-    predicted = predict(queries, bank, bank_labels, len(train.classes), k, config.tau)
+    fitting = max(1, min(_VOTERS, int(torch.bincount(bank_labels).min())))
+    ks = [min(k or fitting, len(bank)) for k in ks]
+    near = nearest(queries, bank, max(ks))
+    predictions = {
+        (k, tau): vote(*near, bank_labels, len(train.classes), k, tau) for k in ks for tau in taus
+    }
+    sweep = [
+        {"k": k, "tau": tau, "top1": float((predicted == labels).float().mean())}
+        for (k, tau), predicted in predictions.items()
+    ]
+    predicted = predictions[ks[0], taus[0]]
+    write_confusion(config, predicted, labels, train.classes)
+    details: dict[str, Any] = {"k": ks[0], "tau": taus[0]}
+    if len(sweep) > 1:
+        details |= {"sweep": sweep, "best_on_test": max(row["top1"] for row in sweep)}
     return Result(
         "knn",
-        float((predicted == labels).float().mean()),
+        sweep[0]["top1"],
         len(bank),
         len(queries),
         time.perf_counter() - began,
-        {"k": k, "tau": config.tau},
+        details,
+        by_class(predicted, labels, train.classes) if config.per_class else [],
     )
+
+
+def several(value: T | list[T]) -> list[T]:
+    """One or several of a setting, as a list.
+
+    Raises:
+        InputError: the list is empty.
+    """
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise InputError("an empty list of values: give at least one")
+    return values
 
 
 def predict(
     queries: Tensor, bank: Tensor, labels: Tensor, class_count: int, k: int, tau: float
 ) -> Tensor:
-    """Classes of queries by weighted vote: each neighbour's counts exp(cosine / τ).
+    """Classes of queries by weighted vote of their k nearest in a bank.
 
     Args:
         queries: (Q, D) features.
@@ -56,8 +86,23 @@ def predict(
     Returns:
         (Q,) classes.
     """
-    similarity, neighbour = nearest(queries, bank, k)
-    votes = similarity.new_zeros(len(queries), class_count)
+    return vote(*nearest(queries, bank, k), labels, class_count, k, tau)
+
+
+def vote(
+    similarity: Tensor, neighbour: Tensor, labels: Tensor, class_count: int, k: int, tau: float
+) -> Tensor:
+    """Classes by a vote of the first k neighbours, each counting exp(cosine / τ).
+
+    Args:
+        similarity, neighbour: (Q, K ≥ k) cosines and numbers of the nearest, as `nearest` gives.
+        labels, class_count, k, tau: as for `predict`.
+
+    Returns:
+        (Q,) classes.
+    """
+    similarity, neighbour = similarity[:, :k], neighbour[:, :k]
+    votes = similarity.new_zeros(len(similarity), class_count)
     # Relative to the nearest, so that no temperature is too low for exp.
     weights = torch.exp((similarity - similarity[:, :1]) / tau)
     votes.scatter_add_(1, labels[neighbour], weights)

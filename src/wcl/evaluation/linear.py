@@ -7,7 +7,8 @@ epoch; `fast` trains on the features of the plain images, computed once.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,9 @@ from wcl.data import Source
 from wcl.data.loader import Loader, Views
 from wcl.encoder import Encoder
 from wcl.errors import InputError
+from wcl.evaluation.classes import by_class, check_confusion, write_confusion
 from wcl.evaluation.features import features
+from wcl.evaluation.knn import several
 from wcl.evaluation.result import Result
 from wcl.optim import rate_at, set_rate
 from wcl.progress import track
@@ -34,8 +37,10 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
     for name in ("batch", "epochs"):
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
-    if not 0 < config.rate < math.inf:
+    rates = several(config.rate)
+    if not all(0 < rate < math.inf for rate in rates):
         raise InputError(f"--rate: must be above 0, not {config.rate}")
+    check_confusion(config)
     if config.mode not in ("fast", "paper"):
         raise InputError(f"--mode: {config.mode} is not one of fast, paper")
     test_features, test_labels = (
@@ -47,30 +52,40 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
         )
         batch = min(config.batch, len(labels))
         steps = -(-len(labels) // batch)
-        batches = _shuffled(train_features, labels, config)
+        batches = shuffled(train_features, labels, config)
         n_train = len(labels)
     else:
         batch = min(config.batch, len(train))
         batches, steps, skipped = _augmented(encoder, train, config)
-    peak = config.rate * batch / 256
+    peaks = [rate * batch / 256 for rate in rates]
     shape = encoder.features, len(train.classes)
-    layer = fit(batches, steps, config.epochs, shape, peak, config.seed, encoder.device)
-    with torch.no_grad():
-        ranked = layer(test_features).topk(min(5, len(train.classes)), dim=1).indices
+    layers = fit(batches, steps, config.epochs, shape, peaks, config.seed, encoder.device)
     if config.mode == "paper":
         n_train = len(train) - len(skipped)
-    right = ranked == test_labels[:, None]
+    sweep = []
+    with torch.no_grad():
+        for rate, layer in zip(rates, layers, strict=True):
+            ranked = layer(test_features).topk(min(5, len(train.classes)), dim=1).indices
+            right = ranked == test_labels[:, None]
+            top1, top5 = right[:, 0].float().mean(), right.any(dim=1).float().mean()
+            sweep.append({"rate": rate, "top1": float(top1), "top5": float(top5)})
+        predicted = layers[0](test_features).argmax(dim=1)
+    write_confusion(config, predicted, test_labels, train.classes)
+    details: dict[str, Any] = {
+        "top5": sweep[0]["top5"],
+        "mode": config.mode,
+        "epochs": config.epochs,
+    }
+    if len(sweep) > 1:
+        details |= {"sweep": sweep, "best_on_test": max(row["top1"] for row in sweep)}
     return Result(
         "linear",
-        float(right[:, 0].float().mean()),
+        sweep[0]["top1"],
         n_train,
         len(test_labels),
         time.perf_counter() - began,
-        {
-            "top5": float(right.any(dim=1).float().mean()),
-            "mode": config.mode,
-            "epochs": config.epochs,
-        },
+        details,
+        by_class(predicted, test_labels, train.classes) if config.per_class else [],
     )
 
 
@@ -79,29 +94,41 @@ def fit(
     steps: int,
     epochs: int,
     shape: tuple[int, int],
-    peak: float,
+    peaks: Sequence[float],
     seed: int,
     device: torch.device,
-) -> nn.Linear:
-    """Train a layer of shape (inputs, classes) on `batches(epoch)`, `steps` in each epoch."""
+) -> list[nn.Linear]:
+    """Train layers of shape (inputs, classes) on `batches(epoch)`, `steps` in each epoch.
+
+    One for each peak rate, from the same start and on the same batches.
+    """
+    layers = [untrained_layer(shape, seed).to(device) for _ in peaks]
+    optimisers = [
+        torch.optim.SGD(layer.parameters(), lr=peak, momentum=0.9)
+        for layer, peak in zip(layers, peaks, strict=True)
+    ]
+    step, total = 0, steps * epochs
+    for epoch in track(range(epochs), "training the linear layer"):
+        for inputs_now, labels in batches(epoch):
+            for layer, optimiser, peak in zip(layers, optimisers, peaks, strict=True):
+                set_rate(optimiser, rate_at(step, peak, 0, total))
+                optimiser.zero_grad(set_to_none=True)
+                F.cross_entropy(layer(inputs_now), labels).backward()
+                optimiser.step()
+            step += 1
+    return layers
+
+
+def untrained_layer(shape: tuple[int, int], seed: int) -> nn.Linear:
+    """A linear classifier (inputs, classes) that hardly prefers a class yet."""
     layer = nn.Linear(*shape)
     generator = torch.Generator().manual_seed(seed_of(seed, "linear"))
     nn.init.normal_(layer.weight, std=0.01, generator=generator)
     nn.init.zeros_(layer.bias)
-    layer = layer.to(device)
-    optimiser = torch.optim.SGD(layer.parameters(), lr=peak, momentum=0.9)
-    step, total = 0, steps * epochs
-    for epoch in track(range(epochs), "training the linear layer"):
-        for inputs_now, labels in batches(epoch):
-            set_rate(optimiser, rate_at(step, peak, 0, total))
-            optimiser.zero_grad(set_to_none=True)
-            F.cross_entropy(layer(inputs_now), labels).backward()
-            optimiser.step()
-            step += 1
     return layer
 
 
-def _shuffled(inputs: Tensor, labels: Tensor, config: LinearConfig) -> Batches:
+def shuffled(inputs: Tensor, labels: Tensor, config: LinearConfig) -> Batches:
     def batches(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         generator = torch.Generator().manual_seed(seed_of(config.seed, "order", epoch))
         for rows in torch.randperm(len(labels), generator=generator).split(config.batch):
@@ -111,16 +138,21 @@ def _shuffled(inputs: Tensor, labels: Tensor, config: LinearConfig) -> Batches:
     return batches
 
 
+def crop_and_flip(encoder: Encoder) -> ViewMaker:
+    """The augmentation that classifiers are trained with: random resized crops and flips."""
+    described = encoder.description
+    config = AugmentConfig(
+        area=(0.08, 1.0), jitter=0, grey=0, blur=0, mean=described.mean, std=described.std
+    )
+    return ViewMaker(config, described.size, described.channels)
+
+
 def _augmented(
     encoder: Encoder, train: Source, config: LinearConfig
 ) -> tuple[Batches, int, set[int]]:
     """Batches of augmented images' features, how many in an epoch, and (filled as they go by) the
     images that could not be read."""
-    described = encoder.description
-    crop_and_flip = AugmentConfig(
-        area=(0.08, 1.0), jitter=0, grey=0, blur=0, mean=described.mean, std=described.std
-    )
-    maker = ViewMaker(crop_and_flip, described.size, described.channels)
+    maker = crop_and_flip(encoder)
     batch = min(config.batch, len(train))
     loader = Loader(train, batch, config.seed, encoder.device, config.workers)
     assert train.labels is not None

@@ -21,8 +21,8 @@ class Result:
     """What else the protocol has to say."""
     rows: list[dict[str, Any]] = field(default_factory=list)
     """Figures of several settings or classes, one line of a table each."""
-    measure: Literal["top1", "map"] = "top1"
-    """Accuracy, or mean average precision where images have several labels."""
+    measure: Literal["top1", "map", "silhouette"] = "top1"
+    """Accuracy; mean average precision where images have several labels; how well classes part."""
 
     @property
     def top1(self) -> float:
@@ -47,14 +47,17 @@ def show(result: Result) -> None:
     console = Console()
     values = {name: value for name, value in result.as_dict().items() if name != "rows"}
     table = Table(show_header=False)
+    tables = [result.rows]
     for name, value in values.items():
-        table.add_row(name, _text(value))
+        if isinstance(value, list):
+            tables.insert(0, value)
+        else:
+            table.add_row(name, _text(value))
     console.print(table)
-    if result.rows:
-        columns = list(result.rows[0])
-        table = Table(*columns)
-        for row in result.rows:
-            table.add_row(*(_text(row[column]) for column in columns))
+    for rows in filter(None, tables):
+        table = Table(*rows[0])
+        for row in rows:
+            table.add_row(*map(_text, row.values()))
         console.print(table)
 
 

@@ -1,0 +1,57 @@
+"""What computing features once saves: the fast probe against 80 epochs through the encoder."""
+
+import time
+
+import torch
+
+from wcl.bench.timing import medians
+from wcl.config import AugmentConfig, LinearConfig, ModelConfig
+from wcl.data import ArraySource
+from wcl.encoder import Description, Encoder
+from wcl.evaluation.linear import fit, linear, shuffled
+
+_IMAGES = 50_000
+_TIMED = 1_000  # images that go through the encoder here; the time of all is computed from theirs
+_EPOCHS = 80
+_CLASSES = 10
+
+
+def eval(rounds: int) -> dict[str, float]:  # noqa: A001  # called like the command
+    """ResNet-18 with the CIFAR stem: 512 features of images of 32×32 pixels.
+
+    One epoch through the encoder is timed on a part of the images, since it takes the same time
+    for every image and in every epoch; the fast probe is trained on all of them, with features
+    drawn at random, and its one pass through the encoder is added from the same part.
+    """
+    defaults = AugmentConfig()
+    model = ModelConfig(backbone="resnet18", stem="cifar")
+    description = Description(model, (), 3, 32, defaults.mean, defaults.std)
+    encoder = Encoder(description).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, _CLASSES, (_IMAGES,), generator=generator)
+    pixels = torch.randint(0, 256, (_TIMED, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    names = [str(number) for number in range(_CLASSES)]
+    part = ArraySource("random", pixels, labels[:_TIMED], names)
+    tiny = ArraySource("random", pixels[:64], labels[:64], names)
+    share = _TIMED / _IMAGES
+    seconds = medians(
+        {
+            "an epoch": lambda: linear(encoder, part, tiny, LinearConfig(mode="paper", epochs=1)),
+            "features": lambda: encoder.embed(pixels),
+        },
+        rounds,
+    )
+    rows = torch.randn(_IMAGES, encoder.features, generator=generator)
+    fast = _fast_seconds(rows, labels) + seconds["features"] / share
+    full = _EPOCHS * seconds["an epoch"] / share
+    return {"full_over_fast": full / fast, "fast_seconds": fast, "full_seconds": full}
+
+
+def _fast_seconds(rows: torch.Tensor, labels: torch.Tensor) -> float:
+    """Training the linear layer on features that are there."""
+    config = LinearConfig(epochs=_EPOCHS)
+    steps = -(-len(labels) // config.batch)
+    began = time.perf_counter()
+    shape = rows.shape[1], _CLASSES
+    fit(shuffled(rows, labels, config), steps, _EPOCHS, shape, [0.1], 0, torch.device("cpu"))
+    return time.perf_counter() - began

@@ -1,0 +1,269 @@
+"""`wcl embed`: the vectors of all images of a source in one file, in constant memory.
+
+Vectors are computed a chunk at a time and every finished chunk is kept in a folder beside the
+output, so that a command that was stopped goes on where it was. The output is put together from the
+chunks at the end and appears whole or not at all.
+"""
+
+import csv
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice, takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from wcl.config import EmbedConfig
+from wcl.data import Source, open_split, subset, with_channels
+from wcl.encoder import Encoder, load
+from wcl.errors import InputError, RunError
+from wcl.evaluation.features import BATCH, features_key, pixel_batches
+from wcl.machine import best_device
+from wcl.new_file import new_file
+from wcl.progress import console, track
+
+CHUNK = 4 * BATCH
+"""Images whose vectors are in memory at a time; what a stopped command at most computes again."""
+_NAMED = 5  # unreadable images that are named at the end
+
+
+class Chunk(NamedTuple):
+    """Vectors of some images of a source."""
+
+    vectors: Tensor
+    """(n, features)."""
+    rows: Tensor
+    """(n,) numbers of the images, in rising order; those that cannot be read are not among them."""
+
+
+class Part(NamedTuple):
+    """A chunk as the output has it."""
+
+    paths: list[str]
+    labels: list[str]
+    """Name of each image's class; empty if it has none."""
+    vectors: NDArray[np.float32]
+
+
+def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
+    """Write path, label and vector of every image: the same as `wcl embed RUN --data SRC`.
+
+    Raises:
+        InputError: no encoder, no such data, or a file that cannot be written or exists already.
+    """
+    out = new_file(config.out, tuple(_WRITERS))
+    if out.suffix.lower() == ".npy" and _paths_beside(out).exists():
+        raise InputError(f"{_paths_beside(out)}: exists already; choose another --out")
+    if not config.data:
+        raise InputError("--data: say where the images are")
+    encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
+    channels = encoder.description.channels
+    sources = [with_channels(s, channels) for s in open_split(config.data, config.split)]
+    kept = _Kept(out.with_name(out.name + ".partial"), encoder, sources)
+    try:
+        for number, source in enumerate(sources):
+            for chunk in chunks(encoder, source, kept.images_done(number), config.workers):
+                kept.add(number, chunk)
+    except KeyboardInterrupt:
+        _say("stopped; the same command goes on where it was")
+        raise
+    count = kept.count()
+    if count == 0:
+        kept.remove()
+        raise InputError(f"{config.data}: none of its images can be read")
+    labelled = any(_has_labels(source) for source in sources)
+    whole = kept.folder / out.name
+    _WRITERS[out.suffix.lower()](whole, kept.parts(), count, encoder.features, labelled)
+    if out.suffix.lower() == ".npy":
+        _paths_beside(whole).replace(_paths_beside(out))
+    whole.replace(out)
+    _name_unreadable(kept, count, config.data)
+    kept.remove()
+    print(f"wrote {out}: {count:,} vectors of {encoder.features} numbers")
+    return out
+
+
+def chunks(encoder: Encoder, source: Source, first: int = 0, workers: int = -1) -> Iterator[Chunk]:
+    """Vectors of the images from `first` (a multiple of CHUNK) on, CHUNK images at a time.
+
+    Where a chunk begins does not depend on `first`, and so its vectors do not either, to the last
+    bit. A chunk without an image that can be read is left out.
+    """
+    if first >= len(source):
+        return
+    rest = subset(source, np.arange(first, len(source))) if first else source
+    total = -(-len(rest) // BATCH)
+    batches = track(pixel_batches(encoder, rest, workers), "computing vectors", total)
+    for _, group in groupby(batches, key=lambda batch: int(batch[1][0]) // CHUNK):
+        vectors, rows = zip(*((encoder.embed(pixels), rows) for pixels, rows in group), strict=True)
+        yield Chunk(torch.cat(vectors), torch.cat(rows) + first)
+
+
+class _Kept:
+    """Finished chunks in a folder, of one encoder and these sources."""
+
+    def __init__(self, folder: Path, encoder: Encoder, sources: Sequence[Source]) -> None:
+        self.folder = folder
+        self.sources = sources
+        key = " ".join([str(CHUNK), *(features_key(encoder, source) for source in sources)])
+        file = folder / "key"
+        if folder.exists():
+            if file.is_file() and file.read_text() == key:
+                done = sum(min(self.images_done(n), len(s)) for n, s in enumerate(sources))
+                total = sum(len(source) for source in sources)
+                _say(f"{folder}: going on after {done:,} of {total:,} images")
+                return
+            if not file.is_file() and any(folder.iterdir()):
+                raise InputError(f"{folder}: is in the way, and not of this command; move it away")
+            _say(f"{folder}: of another encoder or other images; starting anew")
+            self.remove()
+        folder.mkdir()
+        file.write_text(key)
+
+    def files(self, source: int) -> list[Path]:
+        """The chunks of a source, in order, up to the first that is not whole."""
+        found = sorted(self.folder.glob(f"{source}-*.safetensors"))
+        return list(takewhile(lambda file: _length(file) > 0, found))
+
+    def images_done(self, source: int) -> int:
+        files = self.files(source)
+        return (_number(files[-1]) + 1) * CHUNK if files else 0
+
+    def add(self, source: int, chunk: Chunk) -> None:
+        number = int(chunk.rows[0]) // CHUNK
+        file = self.folder / f"{source}-{number:08d}.safetensors"
+        unfinished = file.with_suffix(".tmp")
+        try:
+            save_file({"vectors": chunk.vectors, "rows": chunk.rows}, unfinished)
+        except SafetensorError as error:  # a full disk
+            raise RunError(f"{file}: cannot be written ({error})") from error
+        unfinished.replace(file)
+
+    def count(self) -> int:
+        """How many vectors there are."""
+        return sum(_length(file) for n in range(len(self.sources)) for file in self.files(n))
+
+    def parts(self) -> Iterator[Part]:
+        files = [(s, file) for n, s in enumerate(self.sources) for file in self.files(n)]
+        for source, file in track(files, "writing vectors"):
+            chunk = load_file(file)
+            rows = chunk["rows"].tolist()
+            labels = [_label(source, row) for row in rows]
+            yield Part([source.where(row) for row in rows], labels, chunk["vectors"].numpy())
+
+    def unreadable(self) -> Iterator[str]:
+        """Where the images are that have no vector."""
+        for number, source in enumerate(self.sources):
+            expected = 0
+            for file in self.files(number):
+                for row in load_file(file)["rows"].tolist():
+                    yield from map(source.where, range(expected, row))
+                    expected = row + 1
+            yield from map(source.where, range(expected, len(source)))
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder)
+
+
+def _number(file: Path) -> int:
+    return int(file.stem.partition("-")[2])
+
+
+def _length(file: Path) -> int:
+    """How many vectors are in a chunk's file; 0 if it was cut short by a failing machine."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return int(opened.get_slice("rows").get_shape()[0])
+    except (OSError, SafetensorError):
+        return 0
+
+
+def _has_labels(source: Source) -> bool:
+    return source.labels is not None or source.multi_labels is not None
+
+
+def _label(source: Source, row: int) -> str:
+    """The name of an image's class, or the names of its classes."""
+    numbers: list[int] = []
+    if source.labels is not None:
+        numbers = [int(source.labels[row])]
+    elif source.multi_labels is not None:
+        numbers = (source.multi_labels[row] == 1).nonzero()[:, 0].tolist()
+    names = ", ".join(source.classes[number] for number in numbers)
+    # Names of folders need not be text; as in `Source.where`, what cannot be printed is replaced.
+    return os.fsencode(names).decode(errors="replace")
+
+
+def _name_unreadable(kept: _Kept, count: int, data: str) -> None:
+    total = sum(len(source) for source in kept.sources)
+    if missing := total - count:
+        names = ", ".join(islice(kept.unreadable(), _NAMED)) + (", …" if missing > _NAMED else "")
+        said = f"{missing} of {total} images cannot be read and are left out: {names}"
+        _say(f"{said}; `wcl data {data}` says why")
+
+
+def _say(text: str) -> None:
+    console().print(text, markup=False, soft_wrap=True)
+
+
+def _write_parquet(
+    file: Path, parts: Iterable[Part], count: int, width: int, labelled: bool
+) -> None:
+    """A row group for each part."""
+    import pyarrow
+    from pyarrow.parquet import ParquetWriter
+
+    texts = ["path", "label"] if labelled else ["path"]
+    vector = pyarrow.list_(pyarrow.float32(), width)
+    fields = [*((name, pyarrow.string()) for name in texts), ("vector", vector)]
+    # Labels repeat; paths and numbers do not, and a dictionary of them would only cost.
+    with ParquetWriter(file, pyarrow.schema(fields), use_dictionary=["label"]) as writer:
+        for part in parts:
+            columns = [part.paths, *([part.labels] if labelled else [])]
+            vectors = pyarrow.FixedSizeListArray.from_arrays(part.vectors.reshape(-1), width)
+            writer.write_table(pyarrow.table([*columns, vectors], schema=writer.schema))
+
+
+def _write_npy(file: Path, parts: Iterable[Part], count: int, width: int, labelled: bool) -> None:
+    """An array, and a table of what its rows are beside it."""
+    array = np.lib.format.open_memmap(file, "w+", np.float32, (count, width))
+    row = 0
+    with _paths_beside(file).open("w", newline="", encoding="utf-8") as table:
+        writer = csv.writer(table)
+        writer.writerow(["row", "path", *(["label"] if labelled else [])])
+        for part in parts:
+            array[row : row + len(part.paths)] = part.vectors
+            for texts in _texts(part, labelled):
+                writer.writerow([row, *texts])
+                row += 1
+    array.flush()
+
+
+def _write_csv(file: Path, parts: Iterable[Part], count: int, width: int, labelled: bool) -> None:
+    """A line for each image, a column for each number: the shortest that reads as the same."""
+    with file.open("w", newline="", encoding="utf-8") as table:
+        writer = csv.writer(table)
+        names = ["path", *(["label"] if labelled else [])]
+        writer.writerow([*names, *(f"v{i}" for i in range(width))])
+        for part in parts:
+            for texts, vector in zip(_texts(part, labelled), part.vectors.astype(str), strict=True):
+                writer.writerow([*texts, *vector])
+
+
+def _texts(part: Part, labelled: bool) -> Iterator[tuple[str, ...]]:
+    columns = [part.paths, part.labels] if labelled else [part.paths]
+    return zip(*columns, strict=True)
+
+
+def _paths_beside(file: Path) -> Path:
+    return file.with_suffix(".paths.csv")
+
+
+_WRITERS = {".parquet": _write_parquet, ".npy": _write_npy, ".csv": _write_csv}

@@ -1,0 +1,49 @@
+"""Where a classifier is right and where it is not: accuracy by class, and who is taken for whom."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wcl.config import ClassifyConfig
+from wcl.errors import InputError
+
+
+def by_class(predicted: Tensor, labels: Tensor, classes: Sequence[str]) -> list[dict[str, Any]]:
+    """One row per class of the test images: how many there are, and the share found."""
+    table = confusion(predicted, labels, len(classes))
+    return [
+        {"class": name, "images": int(row.sum()), "top1": float(row[number] / row.sum())}
+        for number, (name, row) in enumerate(zip(classes, table, strict=True))
+        if row.sum()
+    ]
+
+
+def confusion(predicted: Tensor, labels: Tensor, class_count: int) -> Tensor:
+    """(true class, predicted class) numbers of images."""
+    pairs = labels.cpu() * class_count + predicted.cpu()
+    return torch.bincount(pairs, minlength=class_count**2).view(class_count, class_count)
+
+
+def check_confusion(config: ClassifyConfig) -> None:
+    """Raise InputError, before anything is computed, if the table could not be written."""
+    path = Path(config.confusion).expanduser()
+    if config.confusion and (path.exists() or not path.parent.is_dir()):
+        what = "exists already" if path.exists() else "is in a folder that does not exist"
+        raise InputError(f"--confusion: {path} {what}; choose another file")
+
+
+def write_confusion(
+    config: ClassifyConfig, predicted: Tensor, labels: Tensor, classes: Sequence[str]
+) -> None:
+    """Write the table as CSV if it was asked for: a line per true class, a column per predicted."""
+    if not config.confusion:
+        return
+    table = confusion(predicted, labels, len(classes)).tolist()
+    with Path(config.confusion).expanduser().open("x", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["true \\ predicted", *classes])
+        writer.writerows([name, *row] for name, row in zip(classes, table, strict=True))

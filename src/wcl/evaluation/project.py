@@ -1,0 +1,181 @@
+"""A map of features by t-SNE, and numbers beside it, since a picture alone proves nothing.
+
+Some classes are chosen at random, and of two runs the same images are drawn side by side. The
+numbers are of the features themselves, not of the map, which bends distances as it likes.
+"""
+
+import csv
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from wcl.config import ProjectConfig
+from wcl.data import Source, subset, with_channels
+from wcl.encoder import Encoder, load
+from wcl.errors import InputError
+from wcl.evaluation.features import features_and_rows
+from wcl.evaluation.result import Result
+from wcl.machine import best_device
+from wcl.new_file import new_file
+from wcl.progress import console
+from wcl.randomness import seed_of
+
+_PANEL = 900
+_MARGIN = 40
+_DOT = 7
+_LINE = 34
+# Told apart by colour-blind readers as well as ten colours can be (Okabe and Ito, and two more).
+_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"]
+_COLOURS += ["#d55e00", "#f0e442", "#000000", "#999999", "#7b3294"]
+_FEWEST = 4  # images; t-SNE needs some
+
+
+def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig) -> Result:
+    """Draw the map, write its numbers, and say how tight the classes are and how far apart."""
+    began = time.perf_counter()
+    picture = _checked(config)
+    encoders = {"run": encoder}
+    if config.against:
+        encoders["against"] = load(config.against, best_device(config.device))
+    chosen = choose(test, config)
+    found = {
+        name: features_and_rows(
+            one, with_channels(chosen, one.description.channels), config.workers
+        )
+        for name, one in encoders.items()
+    }
+    # Which images can be read does not depend on the encoder.
+    rows = next(iter(found.values()))[1]
+    if len(rows) < _FEWEST:
+        raise InputError(f"{test.name}: {len(rows)} readable images are too few for a map")
+    assert chosen.labels is not None
+    labels = chosen.labels[rows]
+    maps = {name: tsne(values, config.seed) for name, (values, _) in found.items()}
+    measured = {name: separation(values, labels) for name, (values, _) in found.items()}
+    titles = [_title(name, measured[name], encoders[name]) for name in found]
+    draw(list(maps.values()), titles, labels, test.classes).save(picture)
+    _write_numbers(picture.with_suffix(".csv"), chosen, rows, maps)
+    return Result(
+        "project",
+        measured["run"]["silhouette"],
+        0,
+        len(rows),
+        time.perf_counter() - began,
+        {"picture": str(picture), "numbers": str(picture.with_suffix(".csv"))},
+        [{"name": name, **figures} for name, figures in measured.items()],
+        "silhouette",
+    )
+
+
+def _checked(config: ProjectConfig) -> Path:
+    picture = new_file(config.out, (".png",))
+    if picture.with_suffix(".csv").exists():
+        raise InputError(f"{picture.with_suffix('.csv')}: exists already; choose another --out")
+    if config.groups < 2 or config.per_group < 2:
+        raise InputError("--groups and --per_group: at least 2 classes of 2 images are needed")
+    return picture
+
+
+def choose(source: Source, config: ProjectConfig) -> Source:
+    """The images to draw: some classes at random, some images of each."""
+    assert source.labels is not None
+    generator = np.random.default_rng(seed_of(config.seed, "project"))
+    present = np.unique(source.labels.numpy())
+    if len(present) > config.groups:
+        present = np.sort(generator.choice(present, config.groups, replace=False))
+    members = (np.flatnonzero(source.labels.numpy() == label) for label in present)
+    some = [np.sort(generator.permutation(rows)[: config.per_group]) for rows in members]
+    return subset(source, np.concatenate(some))
+
+
+def tsne(values: Tensor, seed: int) -> Tensor:
+    """(n, 2) places of features on a map, by scikit-learn's t-SNE on unit vectors."""
+    from sklearn.manifold import TSNE
+
+    console().print(f"drawing a map of {len(values)} images", markup=False)
+    # Its guide asks for a perplexity below the number of images.
+    perplexity = min(30.0, (len(values) - 1) / 3)
+    fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed % 2**32)
+    return torch.from_numpy(fitted.fit_transform(F.normalize(values, dim=1).numpy()))
+
+
+def separation(values: Tensor, labels: Tensor) -> dict[str, float]:
+    """How tight the classes are and how far apart, in cosine distance.
+
+    Returns:
+        compactness: mean distance of an image to the mean of its class (smaller is tighter);
+        distance: mean distance between the means of two classes (larger is farther apart);
+        silhouette: from −1 to 1, how much nearer images are to their own class than to the next.
+    """
+    from sklearn.metrics import silhouette_score
+
+    unit = F.normalize(values.double(), dim=1)
+    classes = labels.unique()
+    means = F.normalize(
+        torch.stack([unit[labels == label].mean(dim=0) for label in classes]), dim=1
+    )
+    own = means[torch.searchsorted(classes, labels)]
+    between = 1 - (means @ means.T)[~torch.eye(len(classes), dtype=torch.bool)]
+    enough = 1 < len(classes) < len(labels)
+    return {
+        "compactness": float((1 - (unit * own).sum(dim=1)).mean()),
+        "distance": float(between.mean()) if len(classes) > 1 else math.nan,
+        "silhouette": float(silhouette_score(unit.numpy(), labels.numpy(), metric="cosine"))
+        if enough
+        else math.nan,
+    }
+
+
+def _title(name: str, figures: dict[str, float], encoder: Encoder) -> str:
+    described = encoder.description
+    where = encoder.home.name if encoder.home else name
+    words = [f"{figure} {value:.3f}" for figure, value in figures.items()]
+    return "   ".join([f"{where} ({described.method}, epoch {described.epoch})", *words])
+
+
+def draw(
+    maps: Sequence[Tensor], titles: Sequence[str], labels: Tensor, classes: Sequence[str]
+) -> Image.Image:
+    """Maps side by side, a colour for each class, the names of the classes below."""
+    present = labels.unique().tolist()
+    colour = {label: _COLOURS[i % len(_COLOURS)] for i, label in enumerate(present)}
+    columns = max(1, len(maps) * _PANEL // 300)
+    legend = -(-len(present) // columns) * _LINE
+    sheet = Image.new("RGB", (len(maps) * _PANEL, _LINE * 2 + _PANEL + legend), "white")
+    pen = ImageDraw.Draw(sheet)
+    font = ImageFont.load_default(20)
+    for number, (places, title) in enumerate(zip(maps, titles, strict=True)):
+        left = number * _PANEL
+        pen.text((left + _MARGIN, _LINE // 2), title, fill="black", font=font)
+        low, high = places.amin(dim=0), places.amax(dim=0)
+        scaled = (places - low) / (high - low).clamp(min=1e-9).max()
+        points = (scaled * (_PANEL - 2 * _MARGIN) + _MARGIN).tolist()
+        for (x, y), label in zip(points, labels.tolist(), strict=True):
+            x, y = left + x, 1.5 * _LINE + y
+            box = (x - _DOT, y - _DOT, x + _DOT, y + _DOT)
+            pen.ellipse(box, fill=colour[label], outline="white")
+    for number, label in enumerate(present):
+        x = _MARGIN + number % columns * 300
+        y = _LINE * 2 + _PANEL + number // columns * _LINE
+        pen.ellipse((x, y, x + 2 * _DOT, y + 2 * _DOT), fill=colour[label])
+        pen.text((x + 24, y - 6), str(classes[label])[:24], fill="black", font=font)
+    return sheet
+
+
+def _write_numbers(path: Path, source: Source, rows: Tensor, maps: dict[str, Tensor]) -> None:
+    """One line per image: where it is, its class, its place on each map."""
+    assert source.labels is not None
+    with path.open("x", newline="", errors="replace") as file:
+        writer = csv.writer(file)
+        places = [f"{name}_{axis}" for name in maps for axis in ("x", "y")]
+        writer.writerow(["image", "class", *places])
+        for number, row in enumerate(rows.tolist()):
+            where = [source.where(row), source.classes[int(source.labels[row])]]
+            writer.writerow([*where, *(v for m in maps.values() for v in m[number].tolist())])

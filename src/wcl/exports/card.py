@@ -1,0 +1,100 @@
+"""The model card: what an exported encoder is, how it was made and how to use it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from wcl.backbones import known_to_timm
+from wcl.encoder import Encoder
+
+# Settings that say how an encoder was made. The others are about one machine, and where its files
+# lie is nobody's business.
+_SETTINGS = (
+    "method",
+    "epochs",
+    "batch",
+    "size",
+    "limit",
+    "classes",
+    "seed",
+    "model",
+    "augment",
+    "crops",
+    "early_epochs",
+    "loss",
+    "optim",
+    "precision",
+)
+_NOT_METRICS = ("kind", "step", "epoch", "seconds", "images_per_second", "data_wait", "skipped")
+
+_WITH_TIMM = """\
+import timm
+
+model = timm.create_model("hf-hub:OWNER/NAME", pretrained=True).eval()  # or local-dir:FOLDER
+transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model))
+features = model(transform(image)[None])  # image: PIL
+"""
+_WITH_WCL = """\
+import wcl
+
+encoder = wcl.load("FOLDER")  # where this repository was downloaded to
+features = encoder.embed(["query.jpg"])
+"""
+
+
+def model_card(encoder: Encoder) -> str:
+    """README.md of a folder for the hub."""
+    described = encoder.description
+    model, size = described.model, described.size
+    for_timm = known_to_timm(model)
+    tags = ["image-feature-extraction", "self-supervised-learning", "wcl"]
+    front = {"pipeline_tag": "image-feature-extraction", "tags": tags}
+    if for_timm:
+        front = {"library_name": "timm", **front, "tags": [*tags, "timm"]}
+    stem = "" if model.stem == "native" else f" with the stem `{model.stem}`"
+    colour = {1: "grey", 3: "colour"}.get(described.channels, f"{described.channels}-channel")
+    parts = [
+        f"---\n{yaml.safe_dump(front, sort_keys=False)}---",
+        f"# {model.backbone}, pretrained on {described.data or 'images'} without labels",
+        f"A `{model.backbone}`{stem} that maps a {colour} image of {size}×{size} pixels to "
+        f"{encoder.features} features; similar images have similar features (compare by cosine). "
+        f"Pretrained by `{described.method}` for {described.epoch} epochs with wcl "
+        f"{described.version}. SHA-256 of the weights: `{encoder.described()['sha256']}`.",
+        "## Use",
+        _code("python", _WITH_TIMM if for_timm else _WITH_WCL),
+    ]
+    if for_timm:
+        parts += ["or, resizing and normalising by itself,", _code("python", _WITH_WCL)]
+    else:
+        parts.append("timm cannot build this network by a name; wcl can.")
+    if encoder.home is not None:
+        parts += _metrics(encoder.home) + _settings(encoder.home)
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _metrics(run: Path) -> list[str]:
+    """The last epoch's numbers, if there are any."""
+    file = run / "metrics.jsonl"
+    lines = file.read_text().splitlines() if file.is_file() else []
+    logged: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    epochs = [line for line in logged if line["kind"] == "epoch"]
+    if not epochs:
+        return []
+    shown = {name: value for name, value in epochs[-1].items() if name not in _NOT_METRICS}
+    rows = [f"| {name} | {value:.4g} |" for name, value in shown.items()]
+    return ["## Metrics of the last epoch", "\n".join(["| metric | value |", "|---|---|", *rows])]
+
+
+def _settings(run: Path) -> list[str]:
+    file = run / "config.yaml"
+    if not file.is_file():
+        return []
+    settings = yaml.safe_load(file.read_text())
+    shown = {name: settings[name] for name in _SETTINGS if name in settings}
+    return ["## Settings", _code("yaml", yaml.safe_dump(shown, sort_keys=False))]
+
+
+def _code(language: str, text: str) -> str:
+    return f"```{language}\n{text}```"

@@ -1,0 +1,56 @@
+"""All evaluations at once: one table, in the terminal and in two files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import wcl
+from images import flat_folder, photo_folder
+from runs import photo_run
+from wcl.cli import run_command
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return photo_folder(tmp_path_factory.mktemp("data") / "photos")
+
+
+@pytest.fixture(scope="module")
+def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return photo_run(data, tmp_path_factory.mktemp("runs") / "photos", epochs=1)
+
+
+def test_every_protocol_that_the_labels_allow_is_in_the_table(
+    run: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", "all", str(run), "--data", str(data), "--labels", "3-per-class"]
+    assert run_command([*words, "--workers", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = {row["protocol"]: row for row in found["rows"]}
+    assert list(rows) == ["knn", "linear", "finetune", "lowshot"]
+    assert found["left_out"] == {}
+    assert rows["knn"]["encoder"] == wcl.evaluate(run, "knn", data).top1
+    assert rows["finetune"]["untrained"] == found["results"]["finetune"]["scratch_top1"]
+    assert all(0 <= row["untrained"] <= 1 for row in rows.values())
+    assert json.loads((run / "evaluation.json").read_text()) == found
+    lines = (run / "evaluation.md").read_text().splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:6]] == [f"| {name}" for name in rows]
+
+
+def test_a_protocol_that_cannot_be_carried_out_is_named_with_its_reason(
+    run: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", "all", str(run), "--data", str(data), "--labels", "1000-per-class"]
+    assert run_command([*words, "--workers", "0"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "finetune is left out: " in said
+    assert "knn" in said
+
+
+def test_data_without_labels_are_refused_in_one_line(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", "all", str(run), "--data", str(flat_folder(tmp_path / "flat"))]
+    assert run_command(words) == 2
+    assert "has no labels" in capsys.readouterr().err.splitlines()[-1]

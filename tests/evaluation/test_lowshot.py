@@ -1,0 +1,295 @@
+"""Low-shot SVMs: average precision and draws against naive ones, and whole evaluations."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+from sklearn.svm import LinearSVC
+
+import wcl
+from images import photo_folder
+from runs import photo_run, tiny_run
+from voc_kit import scenes, voc_kit
+from wcl.cli import run_command
+from wcl.data import open_source
+from wcl.errors import InputError
+from wcl.evaluation.draws import draw
+from wcl.evaluation.svm import Labels, mean_average_precision, svm_scores
+
+CLASSES = ("ant", "bee", "cow", "dog")
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("runs") / "digits")
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lists = {"trainval": scenes(40), "test": scenes(30, start=100)}
+    return voc_kit(tmp_path_factory.mktemp("voc") / "VOCdevkit", lists)
+
+
+@pytest.fixture(scope="module")
+def photos(kit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return photo_run(kit, tmp_path_factory.mktemp("runs") / "voc", epochs=1)
+
+
+def random_labels(count: int = 60, seed: int = 0) -> Labels:
+    """Several labels per image, a tenth of them in doubt."""
+    generator = np.random.default_rng(seed)
+    labels = (generator.random((count, len(CLASSES))) < 0.4).astype(np.int8)
+    labels[generator.random(labels.shape) < 0.1] = -1
+    return labels
+
+
+def test_average_precision_of_a_case_by_hand_without_the_difficult() -> None:
+    # Ranked: right, difficult, wrong, right, wrong. Precision at the two right ones: 1/1 and 2/3.
+    scores = np.array([[5.0], [4.0], [3.0], [2.0], [1.0]])
+    labels = np.array([[1], [-1], [0], [1], [0]], dtype=np.int8)
+    assert mean_average_precision(scores, labels) == pytest.approx((1 + 2 / 3) / 2)
+
+
+def test_average_precision_is_scikit_learns_over_the_classes_that_have_a_positive() -> None:
+    labels = random_labels()
+    labels[:, 3] = np.minimum(labels[:, 3], 0)
+    scores = np.random.default_rng(1).normal(size=labels.shape)
+    expected = []
+    for c in range(3):
+        counted = [row for row in range(len(labels)) if labels[row, c] != -1]
+        truth = [labels[row, c] for row in counted]
+        expected.append(average_precision_score(truth, [scores[row, c] for row in counted]))
+    assert mean_average_precision(scores, labels) == pytest.approx(np.mean(expected))
+
+
+@pytest.mark.parametrize("cost", [0.5, 1.0, 10.0])
+def test_scores_are_those_of_the_svms_that_vissl_and_pcl_train(cost: float) -> None:
+    generator = np.random.default_rng(0)
+    train, test = (generator.normal(size=(count, 16)) for count in (60, 20))
+    labels = random_labels()
+    found = svm_scores(train, labels, test, cost)
+    for c in range(len(CLASSES)):
+        rows = labels[:, c] != -1
+        svm = LinearSVC(
+            C=cost, class_weight={1: 2, -1: 1}, dual=True, tol=1e-8, max_iter=10**6, random_state=0
+        )
+        svm.fit(train[rows], np.where(labels[rows, c] == 1, 1, -1))
+        np.testing.assert_allclose(found[:, c], svm.decision_function(test), atol=2e-3)
+
+
+def test_svms_repeat_exactly_and_a_class_without_negatives_scores_nothing() -> None:
+    generator = np.random.default_rng(0)
+    train, test = (generator.normal(size=(count, 16)) for count in (60, 20))
+    labels = random_labels()
+    labels[:, 2] = 1
+    first, second = (svm_scores(train, labels, test, 1.0) for _ in range(2))
+    assert np.array_equal(first, second)
+    assert not first[:, 2].any()
+    assert first[:, 0].any()
+
+
+def test_a_union_has_k_positives_of_every_class_with_all_their_labels() -> None:
+    labels = random_labels()
+    for k in (1, 3, 8):
+        drawn = draw(labels, CLASSES, k, 0, 0, "union")
+        assert len(drawn.rows) <= k * len(CLASSES)
+        assert ((drawn.labels == 1).sum(axis=0) >= k).all()
+        assert np.array_equal(drawn.labels[drawn.rows], labels[drawn.rows])
+        others = np.setdiff1d(np.arange(len(labels)), drawn.rows)
+        assert (drawn.labels[others] == -1).all()
+
+
+def test_a_union_of_single_labels_has_exactly_k_of_each() -> None:
+    labels = np.eye(4, dtype=np.int8)[np.arange(60) % 4]
+    drawn = draw(labels, CLASSES, 5, 0, 0, "union")
+    assert drawn.labels[drawn.rows].sum(axis=0).tolist() == [5] * 4
+    assert len(drawn.rows) == 20
+
+
+def test_per_class_has_k_positives_and_three_times_as_many_negatives_for_each_of_four() -> None:
+    labels = random_labels()
+    for k, negatives in ((1, 3), (4, 12)):
+        drawn = draw(labels, CLASSES, k, 0, 0, "per-class").labels
+        assert (drawn == 1).sum(axis=0).tolist() == [k] * 4
+        assert (drawn == 0).sum(axis=0).tolist() == [negatives] * 4
+        assert (labels[drawn != -1] == drawn[drawn != -1]).all()
+    drawn = draw(labels, CLASSES, 15, 0, 0, "per-class").labels  # fewer than 45 negatives
+    assert (drawn == 0).sum(axis=0).tolist() == (labels == 0).sum(axis=0).tolist()
+
+
+def test_a_draw_depends_on_seed_k_and_run_and_on_its_own_class_alone() -> None:
+    labels = random_labels()
+
+    def rows(k: int, run: int, seed: int) -> list[int]:
+        found: list[int] = draw(labels, CLASSES, k, run, seed, "union").rows.tolist()
+        return found
+
+    assert rows(3, 1, 7) == rows(3, 1, 7)
+    assert len({tuple(rows(3, run, seed)) for run in range(3) for seed in range(3)}) == 9
+    nested = [set(rows(2, run, 0)) <= set(rows(4, run, 0)) for run in range(5)]
+    assert not all(nested)  # the images of one k are not drawn from those of another
+    whole, fewer = (draw(labels[:, :n], CLASSES[:n], 3, 0, 0, "per-class").labels for n in (4, 2))
+    for c in range(2):
+        assert np.array_equal(np.flatnonzero(whole[:, c] == 1), np.flatnonzero(fewer[:, c] == 1))
+    union = draw(labels, CLASSES, 3, 0, 0, "union")
+    positives = np.flatnonzero((whole == 1).any(axis=1))
+    assert np.array_equal(union.rows, positives)
+
+
+def test_voc_is_measured_by_mean_average_precision(photos: Path, kit: Path) -> None:
+    before = {path: path.read_bytes() for path in photos.rglob("*") if path.is_file()}
+    found = wcl.evaluate(photos, "lowshot", kit)
+    assert before == {path: path.read_bytes() for path in before}
+    assert found.measure == "map"
+    assert (found.n_train, found.n_test) == (40, 30)
+    assert found.details["classes"] == 3
+    assert [row["k"] for row in found.rows] == [1, 2, 4, 8, "all"]
+    assert found.score == found.rows[-1]["mean"]
+    assert found.rows[-1]["images"] == 40
+    assert found.rows[-1]["std"] == 0
+    assert found.rows[0]["std"] > 0
+    assert all(0 < row["mean"] <= 1 for row in found.rows)
+
+
+def test_the_whole_set_is_the_protocol_written_out(photos: Path, kit: Path) -> None:
+    """Against scikit-learn on the encoder's own features, class by class."""
+    encoder = wcl.load(photos)
+    kits = [wcl.data.open_splits(str(kit))[i] for i in range(2)]
+    x, y = (
+        encoder.embed([source.where(i) for i in range(len(source))]).double().numpy()
+        for source in kits
+    )
+    x, y = (f / np.linalg.norm(f, axis=1, keepdims=True) for f in (x, y))
+    precisions = []
+    for name in ("cat", "dog", "person"):
+        c = list(kits[0].classes).index(name)
+        train, test = (s.multi_labels[:, c].numpy() for s in kits)  # type: ignore[index]
+        svm = LinearSVC(C=1.0, class_weight={1: 2, 0: 1}, dual=False).fit(
+            x[train != -1], train[train != -1]
+        )
+        scores = svm.decision_function(y[test != -1])
+        precisions.append(average_precision_score(test[test != -1], scores))
+    found = wcl.evaluate(photos, "lowshot", kit, k="1", draws=1).score
+    assert found == pytest.approx(np.mean(precisions), abs=1e-6)
+
+
+def test_what_was_drawn_is_written_down(photos: Path, kit: Path) -> None:
+    source = open_source(str(kit))
+    for scheme in ("union", "per-class"):
+        found = wcl.evaluate(photos, "lowshot", kit, k="2,4", draws=3, scheme=scheme)
+        written = json.loads(Path(found.details["drawn"]).read_text())
+        assert Path(found.details["drawn"]).parent == photos / "lowshot"
+        assert [(d["k"], d["run"]) for d in written["draws"]] == [
+            (k, run) for k in (2, 4) for run in range(3)
+        ]
+        for number, place in written["images"].items():
+            assert source.where(int(number)) == place
+        for drawn in written["draws"]:
+            if scheme == "union":
+                assert len(drawn["rows"]) <= 3 * drawn["k"]
+            else:
+                cats = drawn["classes"]["cat"]
+                assert (len(cats["with"]), len(cats["without"])) == (drawn["k"], 2 * drawn["k"])
+
+
+def test_an_encoder_without_a_folder_of_its_own_writes_nothing(photos: Path, kit: Path) -> None:
+    found = wcl.evaluate(photos / "encoder.safetensors", "lowshot", kit, k="1", draws=1)
+    assert "drawn" not in found.details
+
+
+def test_an_unreadable_photo_is_left_out(tmp_path: Path) -> None:
+    kit = voc_kit(tmp_path / "kit", {"trainval": scenes(16), "test": scenes(16, start=100)})
+    run = photo_run(kit, tmp_path / "run", epochs=1)
+    (kit / "VOC2007" / "JPEGImages" / "000003.jpg").unlink()
+    found = wcl.evaluate(run, "lowshot", kit, k="1", draws=2)
+    assert (found.n_train, found.n_test) == (15, 16)
+
+
+def test_classes_are_matched_by_name_and_a_test_set_may_lack_one(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = {str(i): ["ant", "bee", "cow"][i % 3 : i % 3 + 2] for i in range(12)}
+    test = {str(i): ["bee"] if i % 2 else ["cow"] for i in range(20, 28)}
+    kits = [
+        voc_kit(tmp_path / name, {"trainval": images})
+        for name, images in (("train", train), ("same", train), ("test", test))
+    ]
+    assert list(open_source(str(kits[2])).classes) == ["bee", "cow"]
+    settings: dict[str, Any] = {"k": "1", "draws": 2, "cost": 1e6}
+    own = wcl.evaluate(photos, "lowshot", kits[0], test_data=str(kits[1]), **settings)
+    assert own.score == 1.0  # what was learnt by heart
+    capsys.readouterr()
+    other = wcl.evaluate(photos, "lowshot", kits[0], test_data=str(kits[2]), **settings)
+    assert other.n_test == 8
+    assert "for want of a test image: ant" in capsys.readouterr().err
+    with pytest.raises(InputError, match="class ant"):
+        wcl.evaluate(photos, "lowshot", kits[2], test_data=str(kits[0]))
+
+
+def test_one_label_per_image_is_measured_by_accuracy_too(
+    digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", "lowshot", str(digits), "--data", "digits", "--k", "1,8", "--json"]
+    found = []
+    for _ in range(2):
+        assert run_command(words) == 0
+        found.append(json.loads(capsys.readouterr().out))
+        found[-1].pop("seconds")
+    assert found[0] == found[1]
+    one, eight, everything = found[0]["rows"]
+    assert (one["images"], eight["images"], everything["images"]) == (10, 80, 1297)
+    assert 0.1 < one["mean"] < eight["mean"] < everything["mean"] == found[0]["top1"]
+    assert found[0]["map"] == everything["map"] > 0.5
+    assert "best_on_test" not in found[0]
+
+
+def test_other_costs_are_reported_beside_the_result(digits: Path) -> None:
+    alone, beside = (
+        wcl.evaluate(digits, "lowshot", "digits", k="4", draws=2, costs=costs)
+        for costs in ("", "0.01,100")
+    )
+    assert [row["mean"] for row in alone.rows] == [row["mean"] for row in beside.rows]
+    for row in beside.rows:
+        best = wcl.evaluate(digits, "lowshot", "digits", k="4", draws=2, cost=row["best_cost"])
+        again = next(r for r in best.rows if r["k"] == row["k"])
+        assert row["best_on_test"] == again["mean"] >= row["mean"]
+    assert beside.details["best_on_test"] == beside.rows[-1]["best_on_test"]
+
+
+def test_too_many_examples_are_refused_if_asked_for_and_else_left_out(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = photo_folder(tmp_path / "data", each=10)
+    assert run_command(["eval", "lowshot", str(digits), "--data", str(data), "--k", "4,16"]) == 2
+    said = capsys.readouterr().err
+    assert "--k: 16 examples per class cannot be drawn, cat has 8" in said
+    assert run_command(["eval", "lowshot", str(digits), "--data", str(data)]) == 0
+    shown = capsys.readouterr()
+    assert "k = 16, 32, 64 left out: cat has 8 images" in shown.err
+    assert "top1" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--k", "0"),
+        ("--k", "1,many"),
+        ("--k", "1.5"),
+        ("--draws", "0"),
+        ("--cost", "0"),
+        ("--cost", ".nan"),
+        ("--costs", "1,-1"),
+        ("--scheme", "both"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(
+    option: str, value: str, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", "lowshot", str(digits), "--data", "digits", option, value]
+    assert run_command(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"wcl: {option}: ")
+    assert said.count("\n") == 1

@@ -1,0 +1,50 @@
+"""Test images that were trained on are counted and named."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import wcl
+from images import photo_folder, picture
+from runs import photo_run
+from wcl.data import ArraySource, open_source, open_splits, subset
+from wcl.evaluation.overlap import overlap
+
+
+def test_copies_are_found_under_any_name_and_others_are_not(tmp_path: Path) -> None:
+    train = photo_folder(tmp_path / "train", each=6)
+    test = photo_folder(tmp_path / "test", each=6)
+    for path in test.rglob("*.jpg"):
+        path.unlink()
+    shutil.copy(train / "cat" / "003.jpg", test / "cat" / "renamed.jpg")
+    picture(99).save(test / "cat" / "new.jpg")
+    changed = bytearray((train / "dog" / "001.jpg").read_bytes())
+    changed[-3] ^= 1  # as long, and not the same
+    (test / "dog" / "changed.jpg").write_bytes(changed)
+    found = overlap(open_source(str(train)), open_source(str(test)))
+    assert [Path(where).name for where in found] == ["renamed.jpg"]
+
+
+def test_images_in_memory_are_compared_by_their_pixels() -> None:
+    pixels = torch.arange(5 * 3 * 4 * 4, dtype=torch.uint8).view(5, 3, 4, 4)
+    train, test = ArraySource("train", pixels[:3]), ArraySource("test", pixels[2:])
+    assert overlap(train, test) == ["test[0]"]
+
+
+def test_a_part_held_out_does_not_overlap(tmp_path: Path) -> None:
+    data = photo_folder(tmp_path / "data")
+    assert overlap(*open_splits(str(data))) == []
+    source = open_source(str(data))
+    both = torch.arange(4).numpy()
+    assert len(overlap(subset(source, both), subset(source, both[2:]))) == 2
+
+
+def test_an_evaluation_on_its_own_training_images_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = photo_folder(tmp_path / "data")
+    run = photo_run(data, tmp_path / "run", epochs=1)
+    wcl.evaluate(run, "knn", data, test_data=str(data))
+    assert "24 of 24 test images are training images too" in capfd.readouterr().err

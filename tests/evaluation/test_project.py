@@ -1,0 +1,107 @@
+"""The map of features: which images are drawn, what is measured, and what is left behind."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from sklearn.metrics import silhouette_score
+from torch.nn import functional as F
+
+import wcl
+from runs import tiny_run
+from wcl.config import ProjectConfig
+from wcl.data import open_source
+from wcl.errors import InputError
+from wcl.evaluation.project import choose, separation
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("runs") / "digits")
+
+
+def test_the_same_images_are_drawn_for_the_same_seed_and_of_as_many_classes_as_asked_for() -> None:
+    source = open_source("digits")
+    config = ProjectConfig(groups=4, per_group=7, seed=3)
+    one, two = choose(source, config), choose(source, config)
+    assert one.labels is not None
+    assert one.fingerprint() == two.fingerprint()
+    assert torch.bincount(one.labels)[one.labels.unique()].tolist() == [7] * 4
+    other = choose(source, ProjectConfig(groups=4, per_group=7, seed=4))
+    assert other.fingerprint() != one.fingerprint()
+
+
+def test_separation_is_what_a_loop_says() -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(30, 5, generator=generator).double()
+    labels = torch.arange(30) % 3
+    unit = F.normalize(values, dim=1)
+    means = [F.normalize(unit[labels == c].mean(dim=0), dim=0) for c in range(3)]
+    tight = [1 - unit[i] @ means[int(labels[i])] for i in range(30)]
+    apart = [1 - means[a] @ means[b] for a in range(3) for b in range(3) if a != b]
+    found = separation(values, labels)
+    assert found["compactness"] == pytest.approx(float(torch.stack(tight).mean()))
+    assert found["distance"] == pytest.approx(float(torch.stack(apart).mean()))
+    expected = silhouette_score(values.numpy(), labels.numpy(), metric="cosine")
+    assert found["silhouette"] == pytest.approx(expected)
+
+
+def test_classes_that_lie_apart_are_tight_and_far() -> None:
+    labels = torch.arange(40) % 2
+    values = F.one_hot(labels, 2).double() + 0.01 * torch.randn(40, 2)
+    found = separation(values, labels)
+    assert found["compactness"] < 0.01
+    assert found["distance"] > 0.9
+    assert found["silhouette"] > 0.9
+
+
+def test_two_runs_are_drawn_side_by_side_with_the_same_images(run: Path, tmp_path: Path) -> None:
+    other = tiny_run(tmp_path / "other", epochs=1, seed=1)
+    out = tmp_path / "map.png"
+    settings: dict[str, Any] = {"groups": 3, "per_group": 6}
+    found = wcl.evaluate(run, "project", "digits", against=str(other), out=str(out), **settings)
+    assert [row["name"] for row in found.rows] == ["run", "against"]
+    assert found.as_dict()["silhouette"] == found.rows[0]["silhouette"]
+    with (tmp_path / "map.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == found.n_test == 18
+    assert {"image", "class", "run_x", "run_y", "against_x", "against_y"} == set(lines[0])
+    with Image.open(out) as picture:
+        width = picture.width
+    alone = wcl.evaluate(run, "project", "digits", out=str(tmp_path / "one.png"), **settings)
+    with Image.open(tmp_path / "one.png") as picture:
+        assert width == 2 * picture.width
+    assert alone.rows[0] == found.rows[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"out": "map.jpg"}, "must be a .png file"),
+        ({"out": "nowhere/map.png"}, "in a folder that exists"),
+        ({"groups": 1}, "at least 2 classes"),
+        ({"against": "nothing"}, "nothing: no encoder"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(
+    settings: dict[str, Any],
+    complaint: str,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=complaint):
+        wcl.evaluate(run, "project", "digits", **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_picture_is_overwritten(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "map.png"
+    out.write_text("mine")
+    with pytest.raises(InputError, match="exists already"):
+        wcl.evaluate(run, "project", "digits", out=str(out))
+    assert out.read_text() == "mine"

@@ -1,0 +1,127 @@
+"""Several settings in one pass, accuracy by class, the confusion table, features kept."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import wcl
+from images import photo_folder
+from runs import photo_run, tiny_run
+from wcl.cli import run_command
+from wcl.data import open_source
+from wcl.errors import InputError
+from wcl.evaluation.classes import by_class, confusion
+from wcl.evaluation.features import features
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("runs") / "digits", epochs=4, limit=256)
+
+
+def test_a_sweep_of_knn_is_the_single_evaluations(run: Path) -> None:
+    sweep = wcl.evaluate(run, "knn", "digits", k=[20, 1, 200], tau=[0.1, 0.5])
+    assert len(sweep.details["sweep"]) == 6
+    for row in sweep.details["sweep"]:
+        assert row["top1"] == wcl.evaluate(run, "knn", "digits", k=row["k"], tau=row["tau"]).top1
+    assert sweep.top1 == sweep.details["sweep"][0]["top1"]
+    best = max(row["top1"] for row in sweep.details["sweep"])
+    assert sweep.details["best_on_test"] == best
+
+
+def test_a_sweep_of_rates_is_the_single_probes(run: Path) -> None:
+    sweep = wcl.evaluate(run, "linear", "digits", rate=[0.1, 3.0], epochs=3)
+    for row in sweep.details["sweep"]:
+        alone = wcl.evaluate(run, "linear", "digits", rate=row["rate"], epochs=3)
+        assert alone.top1 == row["top1"]
+        assert alone.details["top5"] == row["top5"]
+    assert sweep.top1 == sweep.details["sweep"][0]["top1"]
+
+
+def test_accuracy_by_class_and_the_confusion_are_counted_rightly() -> None:
+    labels = torch.tensor([0, 0, 1, 1, 1, 3])
+    predicted = torch.tensor([0, 1, 1, 1, 0, 3])
+    table = confusion(predicted, labels, 4)
+    assert table.tolist() == [[1, 1, 0, 0], [1, 2, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
+    rows = by_class(predicted, labels, ["a", "b", "c", "d"])
+    assert [(row["class"], row["images"]) for row in rows] == [("a", 2), ("b", 3), ("d", 1)]
+    assert [row["top1"] for row in rows] == pytest.approx([1 / 2, 2 / 3, 1])
+
+
+@pytest.mark.parametrize("protocol", ["knn", "linear"])
+def test_classes_and_confusion_on_request(
+    protocol: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "confusion.csv"
+    words = ["eval", protocol, str(run), "--data", "digits", "--per_class", "true"]
+    words += ["--confusion", str(out), *(["--epochs", "2"] if protocol == "linear" else [])]
+    assert run_command([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["class"] for row in found["rows"]] == [str(digit) for digit in range(10)]
+    with out.open() as file:
+        lines = list(csv.reader(file))[1:]
+    right = sum(int(line[1 + number]) for number, line in enumerate(lines))
+    assert right / found["n_test"] == pytest.approx(found["top1"])
+    assert run_command(words) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_an_empty_list_of_settings_is_refused(run: Path) -> None:
+    with pytest.raises(InputError, match="at least one"):
+        wcl.evaluate(run, "knn", "digits", k=[])
+
+
+def test_features_are_computed_once_for_an_encoder_and_its_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = photo_folder(tmp_path / "data")
+    run = photo_run(data, tmp_path / "run", epochs=1)
+    source = open_source(str(data))
+    encoder = wcl.load(run)
+    first = features(encoder, source, workers=0)
+    kept = list((run / "features").iterdir())
+    assert len(kept) == 1
+
+    def computed_again(*args: object) -> None:
+        raise AssertionError("computed again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(encoder), "embed", computed_again)
+        second = features(wcl.load(run), open_source(str(data)), workers=0)
+    assert all(map(torch.equal, first, second))
+
+
+def test_changed_weights_images_or_sizes_are_computed_anew(tmp_path: Path) -> None:
+    data = photo_folder(tmp_path / "data")
+    run = photo_run(data, tmp_path / "run", epochs=1)
+    encoder = wcl.load(run)
+    first, _ = features(encoder, open_source(str(data)), workers=0)
+    (data / "cat" / "000.jpg").write_bytes((data / "cat" / "001.jpg").read_bytes())
+    second, _ = features(encoder, open_source(str(data)), workers=0)
+    assert not torch.equal(first[0], second[0])
+    torch.testing.assert_close(second[0], second[1])
+    with torch.no_grad():
+        next(encoder.backbone.parameters()).mul_(2)
+    third, _ = features(encoder, open_source(str(data)), workers=0)
+    assert not torch.equal(second, third)
+    assert len(list((run / "features").iterdir())) == 3
+
+
+def test_kept_features_that_were_cut_short_are_computed_again(tmp_path: Path) -> None:
+    data = photo_folder(tmp_path / "data")
+    run = photo_run(data, tmp_path / "run", epochs=1)
+    first, _ = features(wcl.load(run), open_source(str(data)), workers=0)
+    (kept,) = (run / "features").iterdir()
+    kept.write_bytes(kept.read_bytes()[:100])
+    second, _ = features(wcl.load(run), open_source(str(data)), workers=0)
+    assert torch.equal(first, second)
+
+
+def test_an_encoder_that_is_not_of_a_run_keeps_nothing(tmp_path: Path) -> None:
+    data = photo_folder(tmp_path / "data")
+    run = photo_run(data, tmp_path / "run", epochs=1)
+    wcl.evaluate(run / "encoder.safetensors", "knn", data)
+    assert not (run / "features").exists()
