@@ -233,10 +233,10 @@ class ClassifyConfig(EvalConfig):
 class KnnConfig(ClassifyConfig):
     """Weighted k-nearest-neighbour classification."""
 
-    k: int | list[int] = 0
+    k: int | list[int] | str = 0
     """Neighbours that vote; 0 for 200, or for as many as the smallest class has images. Of several,
-    as [10, 20, 200], the first is the result and all are printed."""
-    tau: float | list[float] = 0.1
+    as 10,20,200, the first is the result and all are printed."""
+    tau: float | list[float] | str = 0.1
     """Temperature: a neighbour's vote weighs exp(cosine / tau). Several as for k."""
 
 
@@ -250,8 +250,8 @@ class LinearConfig(ClassifyConfig):
     """Passes over the training images."""
     batch: int = 256
     """Images per step."""
-    rate: float | list[float] = 0.1
-    """Learning rate at batch 256; it grows with the batch. Of several, as [0.1, 0.3, 1], which are
+    rate: float | list[float] | str = 0.1
+    """Learning rate at batch 256; it grows with the batch. Of several, as 0.1,0.3,1, which are
     trained side by side, the first is the result and all are printed."""
     seed: int = 0
     """Of the order of the images, the crops and the classifier's start."""

@@ -2,7 +2,7 @@
 
 import math
 import time
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,17 +13,19 @@ from wcl.encoder import Encoder
 from wcl.errors import InputError
 from wcl.evaluation.classes import by_class, check_confusion, write_confusion
 from wcl.evaluation.features import features
+from wcl.evaluation.numbers import numbers
 from wcl.evaluation.result import Result
 from wcl.knn import nearest
 
-T = TypeVar("T")
 _VOTERS = 200  # as Wu et al. and the paper have it
 
 
 def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Result:
     """Classify the test images by a vote of their k nearest training images."""
     began = time.perf_counter()
-    ks, taus = several(config.k), several(config.tau)
+    ks, taus = numbers("k", config.k, int), numbers("tau", config.tau, float)
+    if not (ks and taus):
+        raise InputError("--k and --tau: give at least one number of each")
     if min(ks) < 0:
         raise InputError(f"--k: must be at least 1, or 0 to choose, not {min(ks)}")
     if not all(0 < tau < math.inf for tau in taus):
@@ -56,18 +58,6 @@ def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Res
         details,
         by_class(predicted, labels, train.classes) if config.per_class else [],
     )
-
-
-def several(value: T | list[T]) -> list[T]:
-    """One or several of a setting, as a list.
-
-    Raises:
-        InputError: the list is empty.
-    """
-    values = value if isinstance(value, list) else [value]
-    if not values:
-        raise InputError("an empty list of values: give at least one")
-    return values
 
 
 def predict(

@@ -22,7 +22,7 @@ from wcl.encoder import Encoder
 from wcl.errors import InputError
 from wcl.evaluation.classes import by_class, check_confusion, write_confusion
 from wcl.evaluation.features import features
-from wcl.evaluation.knn import several
+from wcl.evaluation.numbers import numbers
 from wcl.evaluation.result import Result
 from wcl.optim import rate_at, set_rate
 from wcl.progress import track
@@ -37,8 +37,8 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
     for name in ("batch", "epochs"):
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
-    rates = several(config.rate)
-    if not all(0 < rate < math.inf for rate in rates):
+    rates = numbers("rate", config.rate, float)
+    if not rates or not all(0 < rate < math.inf for rate in rates):
         raise InputError(f"--rate: must be above 0, not {config.rate}")
     check_confusion(config)
     if config.mode not in ("fast", "paper"):

@@ -23,9 +23,9 @@ VOC's own tools. PCL counts them as absent.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -37,12 +37,12 @@ from wcl.encoder import Encoder
 from wcl.errors import InputError
 from wcl.evaluation.draws import TrainingSet, draw, write_draws
 from wcl.evaluation.features import features_and_rows
+from wcl.evaluation.numbers import numbers
 from wcl.evaluation.result import Result
 from wcl.evaluation.svm import Labels, mean_average_precision, svm_scores
 from wcl.progress import console, track
 from wcl.randomness import Floats
 
-Number = TypeVar("Number", int, float)
 _SHOTS = [1, 2, 4, 8, 16, 32, 64]
 
 
@@ -121,23 +121,14 @@ def _checked(config: LowshotConfig) -> tuple[list[int], list[float]]:
         raise InputError(f"--draws: must be at least 1, not {config.draws}")
     if config.scheme not in ("union", "per-class"):
         raise InputError(f"--scheme: {config.scheme} is not one of union, per-class")
-    shots = _numbers("k", config.k, int) or _SHOTS
+    shots = numbers("k", config.k, int) or _SHOTS
     if min(shots) < 1:
         raise InputError(f"--k: must be at least 1, not {min(shots)}")
-    costs = _numbers("costs", config.costs, float)
+    costs = numbers("costs", config.costs, float)
     for name, cost in (("cost", config.cost), *(("costs", cost) for cost in costs)):
         if not 0 < cost < math.inf:
             raise InputError(f"--{name}: must be above 0, not {cost}")
     return sorted(set(shots)), list(dict.fromkeys([config.cost, *costs]))
-
-
-def _numbers(setting: str, text: str, kind: Callable[[str], Number]) -> list[Number]:
-    """The numbers of a list with commas, in brackets or not."""
-    parts = [part for part in str(text).strip("[] ").split(",") if part.strip()]
-    try:
-        return [kind(part) for part in parts]
-    except ValueError as error:
-        raise InputError(f"--{setting}: {text} is not a list such as 1,4,16") from error
 
 
 def _images(encoder: Encoder, source: Source, workers: int) -> Images:
