@@ -9,8 +9,9 @@ from torch import Tensor
 
 from wcl.knn.exact import nearest
 
-# Share of the true neighbours that must be found; more lists are searched until they are.
+# Share of the true neighbours that must be found; more and more lists are searched until they are.
 _RECALL = 0.95
+_MORE_LISTS = 1.25
 _SAMPLE = 1000
 _ROUNDING = 1e-6
 _LISTS_SEARCHED_FIRST = 8
@@ -18,13 +19,14 @@ _LISTS_SEARCHED_FIRST = 8
 # the 4·√N list centres would then cost more than the lists.
 _GRAPH_FROM = 1_000_000
 _TRAINING_IMAGES_PER_LIST = 40
+_KMEANS_ROUNDS = 5
 _ROWS_AT_A_TIME = 2**16
 
 
 class ApproximateSearch:
     """An inverted file: N features fall into about 4·√N lists, of which a query searches a few.
 
-    How many is found out here: they are doubled until `recall`, the share of true neighbours
+    How many is found out here: they become more until `recall`, the share of true neighbours
     found for a sample of the features, is high enough. Features are stored in half precision.
 
     Args:
@@ -45,6 +47,7 @@ class ApproximateSearch:
         self._index = faiss.index_factory(
             features.shape[1], f"IVF{lists}{coarse},SQfp16", faiss.METRIC_INNER_PRODUCT
         )
+        faiss.extract_index_ivf(self._index).cp.niter = _KMEANS_ROUNDS
         sample = _spread(candidates, _TRAINING_IMAGES_PER_LIST * lists)
         self._index.train(self._unit(sample))
         for rows in candidates.split(_ROWS_AT_A_TIME):
@@ -62,7 +65,7 @@ class ApproximateSearch:
             recall = self._share_as_near(sample, found, truth[:, -1:])
             if recall >= _RECALL or searched >= lists:
                 return recall
-            searched *= 2
+            searched = math.ceil(_MORE_LISTS * searched)
 
     def nearest(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(n, k) cosines and (n, k) numbers of the nearest of these rows, themselves left out."""

