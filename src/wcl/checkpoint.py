@@ -14,6 +14,7 @@ import yaml
 
 from wcl.config import PretrainConfig, flat
 from wcl.errors import InputError
+from wcl.paths import expanded
 
 _FORMAT = 2
 # Settings that may differ when a run is resumed: they do not change what is computed.
@@ -44,12 +45,11 @@ class RunFolder:
         self.metrics = self.path / "metrics.jsonl"
         self.checkpoint = self.path / "checkpoints" / "last.ckpt"
         self.encoder = self.path / "encoder.safetensors"
-        self.bank = self.path / "bank.half"
         self.neighbours = self.path / "neighbours.png"
 
     def must_be_free(self) -> None:
         """Raise InputError if the folder holds a run already."""
-        files = (self.config, self.metrics, self.checkpoint, self.encoder)
+        files = (self.config, self.metrics, self.checkpoint, self.encoder, self.neighbours)
         if any(file.exists() for file in files):
             raise InputError(
                 f"{self.path}: holds a run; continue it with --resume, or choose another --out"
@@ -83,11 +83,6 @@ class RunFolder:
                     "choose another --out"
                 ) from error
             yield
-
-
-def expanded(path: str | Path) -> Path:
-    """The path with ~ for the home folder resolved, where it can be."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111  # Path.expanduser raises for a strange ~
 
 
 def must_match(config: PretrainConfig, saved: dict[str, Any], path: Path) -> None:

@@ -191,7 +191,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "data": (data, "look at a data set: how many images, sizes, classes, unreadable files"),
     "views": (views, "write a picture of what the augmentations do to your images"),
     "pretrain": (pretrain, "pretrain an encoder on images without labels"),
-    "eval": (evaluate, "evaluate an encoder: knn, linear, finetune, lowshot"),
+    "eval": (evaluate, "evaluate an encoder: knn, linear, finetune, lowshot, project, all"),
     "embed": (embed, "write the vectors of all images to a parquet, npy or csv file"),
     "neighbours": (neighbours, "find the images most like a given one, and draw them"),
     "duplicates": (duplicates, "find images that are nearly the same; nothing is deleted"),

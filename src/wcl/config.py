@@ -119,7 +119,7 @@ class CropsConfig:
     search: Literal["auto", "exact", "approximate"] = "auto"
     """How neighbours are found; auto is exact up to 100,000 images (on a GPU, 2,000,000)."""
     bank: Literal["memory", "disk"] = "memory"
-    """Where the features of all images are kept: in memory, or in a file of the run."""
+    """Where the features of all images are kept: in memory, or in a file on the run's disk."""
     cache: int = 1024
     """Megabytes that the decoding processes together may use to keep neighbours' photos."""
 

@@ -31,6 +31,7 @@ from wcl.progress import console, track
 
 CHUNK = 4 * BATCH
 """Images whose vectors are in memory at a time; what a stopped command at most computes again."""
+_KEY = "wcl embed 1"  # how the key of a folder of chunks begins
 _NAMED = 5  # unreadable images that are named at the end
 
 
@@ -112,7 +113,7 @@ class _Kept:
     def __init__(self, folder: Path, encoder: Encoder, sources: Sequence[Source]) -> None:
         self.folder = folder
         self.sources = sources
-        key = " ".join([str(CHUNK), *(features_key(encoder, source) for source in sources)])
+        key = " ".join([_KEY, str(CHUNK), *(features_key(encoder, source) for source in sources)])
         file = folder / "key"
         if folder.exists():
             if file.is_file() and file.read_text() == key:
@@ -120,7 +121,8 @@ class _Kept:
                 total = sum(len(source) for source in sources)
                 _say(f"{folder}: going on after {done:,} of {total:,} images")
                 return
-            if not file.is_file() and any(folder.iterdir()):
+            ours = file.is_file() and file.read_bytes().startswith(_KEY.encode())
+            if not ours and any(folder.iterdir()):
                 raise InputError(f"{folder}: is in the way, and not of this command; move it away")
             _say(f"{folder}: of another encoder or other images; starting anew")
             self.remove()

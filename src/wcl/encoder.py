@@ -19,6 +19,7 @@ from wcl.backbones import build_backbone
 from wcl.config import ModelConfig
 from wcl.data.decode import UnreadableImage, centre_crop, open_image
 from wcl.errors import InputError
+from wcl.paths import expanded
 
 # What the header of a safetensors file calls the description of a whole encoder, and of a backbone
 # alone, whose weights are then named as timm names them.
@@ -195,7 +196,7 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
     Raises:
         InputError: there is no encoder there, or the file is not one.
     """
-    place = Path(path).expanduser()
+    place = expanded(path)
     names = ("encoder.safetensors", "model.safetensors")  # of a run; of a folder for the hub
     files = [place / name for name in names] if place.is_dir() else [place]
     file = next((file for file in files if file.is_file()), None)

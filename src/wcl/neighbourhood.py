@@ -29,7 +29,7 @@ class Neighbourhood:
         source: the images.
         dimensions: of a feature.
         device: where the search is computed.
-        file: where a bank on disk lies.
+        folder: where a bank on disk lies.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Neighbourhood:
         source: Source,
         dimensions: int,
         device: torch.device,
-        file: Path,
+        folder: Path,
     ) -> None:
         if config.count >= len(source):
             raise InputError(
@@ -48,7 +48,7 @@ class Neighbourhood:
             )
         share = config.warmup < 1
         self.first_epoch = math.floor(config.warmup * (epochs if share else 1) + 0.5)
-        self.bank = FeatureBank(len(source), dimensions, file if config.bank == "disk" else None)
+        self.bank = FeatureBank(len(source), dimensions, folder if config.bank == "disk" else None)
         self._config = config
         self._source = source
         self._device = device

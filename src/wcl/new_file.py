@@ -4,6 +4,7 @@ from itertools import count
 from pathlib import Path
 
 from wcl.errors import InputError
+from wcl.paths import expanded
 
 
 def new_file(out: str, suffixes: tuple[str, ...]) -> Path:
@@ -12,7 +13,7 @@ def new_file(out: str, suffixes: tuple[str, ...]) -> Path:
     Raises:
         InputError: it exists, is not of these kinds, or its folder does not exist.
     """
-    path = Path(out).expanduser()
+    path = expanded(out)
     if path.suffix.lower() not in suffixes or not path.parent.is_dir():
         kinds = " or ".join(suffixes)
         raise InputError(f"--out: {out or 'empty'} must be a {kinds} file in a folder that exists")

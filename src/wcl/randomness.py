@@ -8,6 +8,7 @@ same code runs on numpy arrays (drawing parameters) and on torch tensors (drawin
 device), since it uses operators alone; int64 with wrap-around stands in for uint64.
 """
 
+import os
 import zlib
 from dataclasses import dataclass
 from typing import TypeVar
@@ -52,7 +53,7 @@ def seed_of(*words: int | str) -> int:
 def _fold(words: tuple[int | str, ...]) -> Integers:
     key = np.zeros(1, dtype=np.int64)
     for word in words:
-        key = _absorb(key, zlib.crc32(word.encode()) if isinstance(word, str) else word)
+        key = _absorb(key, zlib.crc32(os.fsencode(word)) if isinstance(word, str) else word)
     return key
 
 

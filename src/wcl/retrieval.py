@@ -21,6 +21,7 @@ from wcl.knn import nearest
 from wcl.knn.groups import linked_groups
 from wcl.machine import best_device
 from wcl.new_file import free_name, new_file
+from wcl.paths import expanded
 from wcl.progress import console
 from wcl.tile_sheet import Row, Tile, source_thumbnail, thumbnail, tile_sheet
 
@@ -86,19 +87,19 @@ def neighbours(
     if k < 1:
         raise InputError(f"--k: must be at least 1, not {k}")
     encoder = run if isinstance(run, Encoder) else load(run, best_device(device))
-    vectors = [encoder.embed(Path(file).expanduser()) for file in queries]
+    vectors = [encoder.embed(expanded(file)) for file in queries]
     source = _open(data)
     bank, rows = _features(encoder, source, workers)
     found = []
     for file, vector in zip(queries, vectors, strict=True):
-        own = (rows == _number_of(Path(file).expanduser(), source)).nonzero()[:, 0]
+        own = (rows == _number_of(expanded(file), source)).nonzero()[:, 0]
         itself = own if len(own) else None
         available = len(bank) - len(own)
         if available == 0:
             raise InputError(f"{source.name}: has no image besides the query")
         cosines, at = nearest(vector, bank, min(k, available), itself, device=encoder.device)
         images = [
-            Neighbour(min(1.0, cosine), source.where(index), index)
+            Neighbour(min(cosine, 1.0), source.where(index), index)
             for cosine, index in zip(cosines[0].tolist(), rows[at[0]].tolist(), strict=True)
         ]
         found.append(Neighbours(_text(file), images))
@@ -138,7 +139,7 @@ def duplicates(
         for members in np.split(linked, ends)
         if len(members)
     ]
-    return sorted(groups, key=lambda group: (-len(group.paths), -group.similarity))
+    return sorted(groups, key=lambda group: (-group.similarity, -len(group.paths)))
 
 
 def show_neighbours(run: str, config: NeighboursConfig, as_json: bool) -> None:
@@ -222,7 +223,7 @@ def _group(members: Tensor, highest: Tensor, rows: Tensor, source: Source) -> Du
 
 def _files(word: str) -> list[str]:
     """The files in one `--query`: a name may itself have a comma."""
-    if Path(word).expanduser().exists():
+    if expanded(word).exists():
         return [word]
     return [file.strip() for file in word.split(",") if file.strip()]
 
@@ -242,7 +243,7 @@ def _write(out: Path, rows: Sequence[Row], columns: int) -> None:
 
 
 def _query_row(file: str, found: Neighbours, source: Source) -> Row:
-    lead = Tile(thumbnail(open_image(Path(file).expanduser())), "query", _name(found.query))
+    lead = Tile(thumbnail(open_image(expanded(file))), "query", _name(found.query))
     tiles = [
         Tile(source_thumbnail(source, image.index), f"{image.cosine:.3f}", _name(image.path))
         for image in found.neighbours

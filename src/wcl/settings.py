@@ -4,7 +4,6 @@ Later layers win: defaults, the recipe (or, on resuming, the run's own settings)
 files, then single settings.
 """
 
-import os
 import re
 from argparse import ArgumentError
 from dataclasses import fields, is_dataclass
@@ -16,6 +15,7 @@ from jsonargparse import ArgumentParser, set_parsing_settings
 
 from wcl.config import PretrainConfig, ViewsConfig, flat
 from wcl.errors import InputError, did_you_mean
+from wcl.paths import expanded
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
@@ -171,7 +171,7 @@ def _run_config(words: list[str]) -> Path:
     out = _value_of("--out", words)
     if out is None:
         raise InputError("--out: name the folder of the run to resume")
-    path = Path(os.path.expanduser(out)) / "config.yaml"  # noqa: PTH111
+    path = expanded(out) / "config.yaml"
     if not path.is_file():
         raise InputError(f"{out}: no run to resume there; start one without --resume")
     return path

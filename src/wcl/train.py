@@ -84,7 +84,7 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
     neighbourhood = None
     if crops.count and crops.neighbours:
         neighbourhood = Neighbourhood(
-            crops, config.epochs, source, encoder.features, fabric.device, folder.bank
+            crops, config.epochs, source, encoder.features, fabric.device, folder.path
         )
     if not resume:
         folder.create(config)  # all that a user can get wrong has been looked at by now
@@ -99,10 +99,21 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
     step = 0 if saved is None else int(saved["step"])
     monitor = Monitor(folder, config, loader.steps_per_epoch, len(source.classes), step)
     if saved is not None:
-        restore(saved, encoder, optimiser, fabric)
-        monitor.resume(saved["monitor"], fabric.device)
-        if neighbourhood is not None:
-            neighbourhood.restore(saved["neighbourhood"])
+        try:
+            restore(saved, encoder, optimiser, fabric)
+            monitor.resume(saved["monitor"], fabric.device)
+            if neighbourhood is not None:
+                neighbourhood.restore(saved["neighbourhood"])
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{folder.checkpoint}: a damaged checkpoint of wcl") from error
+        if not 0 <= step <= total:
+            raise InputError(f"{folder.checkpoint}: step {step} of a run of {total} steps")
+        if step == total:
+            monitor.say(
+                f"{config.out}: finished already, {config.epochs} of {config.epochs} epochs"
+            )
 
     def save() -> None:
         state = {"step": step, "data": fingerprint, "monitor": monitor.state()}

@@ -29,13 +29,15 @@ def test_every_protocol_that_the_labels_allow_is_in_the_table(
     found = json.loads(capsys.readouterr().out)
     rows = {row["protocol"]: row for row in found["rows"]}
     assert list(rows) == ["knn", "linear", "finetune", "lowshot"]
+    shots = [row["setting"] for row in found["rows"] if row["protocol"] == "lowshot"]
+    assert shots == ["1 per class", "2 per class", "4 per class", "8 per class", "all labels"]
     assert found["left_out"] == {}
     assert rows["knn"]["encoder"] == wcl.evaluate(run, "knn", data).top1
     assert rows["finetune"]["untrained"] == found["results"]["finetune"]["scratch_top1"]
     assert all(0 <= row["untrained"] <= 1 for row in rows.values())
     assert json.loads((run / "evaluation.json").read_text()) == found
     lines = (run / "evaluation.md").read_text().splitlines()
-    assert [line.split(" | ")[0] for line in lines[2:6]] == [f"| {name}" for name in rows]
+    assert [line.split(" | ")[0] for line in lines[4:8]] == [f"| {name}" for name in rows]
 
 
 def test_a_protocol_that_cannot_be_carried_out_is_named_with_its_reason(

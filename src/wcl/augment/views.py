@@ -133,7 +133,7 @@ class ViewMaker:
         return views
 
     def _blurred(self, views: Tensor, draws: Draws) -> Tensor:
-        if self.config.blur == 0:
+        if self.config.blur == 0 or self.size == 1:  # a single pixel has nothing to blur
             return views
         uniform = draws.uniform("blur", 2)
         picked = uniform[:, 0] < self.config.blur

@@ -20,6 +20,7 @@ from wcl.data.source import (
 )
 from wcl.data.voc import voc, voc_folder
 from wcl.errors import InputError, did_you_mean
+from wcl.paths import expanded
 
 __all__ = [
     "ArraySource",
@@ -83,7 +84,7 @@ def open_split(spec: str, split: Literal["train", "test", "all"]) -> list[Source
 
 def absolute(spec: str) -> str:
     """The same source, named so that it is found from any folder."""
-    path = Path(spec).expanduser()
+    path = expanded(spec)
     named = spec in _NAMES or spec.startswith("hf:") or not path.exists()
     return spec if named else str(path.absolute())
 
@@ -96,7 +97,7 @@ def _open(spec: str, split: str) -> Source | None:
         return cifar(spec, split)
     if spec.startswith("hf:"):
         return hugging_face(spec, split)
-    path = Path(spec).expanduser()
+    path = expanded(spec)
     if spec and path.is_file():
         if path.suffix != ".parquet":
             raise InputError(

@@ -37,6 +37,8 @@ def open_image(where: Path | bytes) -> Image.Image:
     Raises:
         UnreadableImage: it is missing, or not an image.
     """
+    if isinstance(where, Path) and where.exists() and not where.is_file():
+        raise UnreadableImage("not a file")  # a pipe would keep us waiting
     try:
         return Image.open(io.BytesIO(where) if isinstance(where, bytes) else where)
     except FileNotFoundError as error:

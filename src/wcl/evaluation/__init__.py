@@ -58,12 +58,17 @@ def evaluate(
                 f"{source.name}: has no labels, which this evaluation needs; put each class's "
                 "images into a sub-folder of its own"
             )
+        if len(source) == 0:
+            raise InputError(
+                f"{config.data}: no images are left for the test; give some with --test_data"
+            )
     number = {name: i for i, name in enumerate(train.classes)}
     if unknown := [name for name in test.classes if name not in number]:
         raise InputError(
             f"{config.data}: no training image is of the test images' class {unknown[0]}"
         )
     numbers = torch.tensor([number[name] for name in test.classes])
+    test.classes = train.classes
     if test.labels is not None:
         test.labels = numbers[test.labels]
     elif test.multi_labels is not None:

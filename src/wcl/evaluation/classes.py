@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from wcl.config import ClassifyConfig
 from wcl.errors import InputError
+from wcl.paths import expanded
 
 
 def by_class(predicted: Tensor, labels: Tensor, classes: Sequence[str]) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ def confusion(predicted: Tensor, labels: Tensor, class_count: int) -> Tensor:
 
 def check_confusion(config: ClassifyConfig) -> None:
     """Raise InputError, before anything is computed, if the table could not be written."""
-    path = Path(config.confusion).expanduser()
+    path = expanded(config.confusion)
     if config.confusion and (path.exists() or not path.parent.is_dir()):
         what = "exists already" if path.exists() else "is in a folder that does not exist"
         raise InputError(f"--confusion: {path} {what}; choose another file")
@@ -43,7 +43,7 @@ def write_confusion(
     if not config.confusion:
         return
     table = confusion(predicted, labels, len(classes)).tolist()
-    with Path(config.confusion).expanduser().open("x", newline="") as file:
+    with expanded(config.confusion).open("x", newline="", errors="replace") as file:
         writer = csv.writer(file)
         writer.writerow(["true \\ predicted", *classes])
         writer.writerows([name, *row] for name, row in zip(classes, table, strict=True))

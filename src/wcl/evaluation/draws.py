@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -99,7 +100,8 @@ def write_draws(
         unfinished.write_text(text)
         unfinished.replace(path)
     except OSError as error:  # an evaluation does not fail for it
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink()
         console().print(f"the draws are not written down ({error})", markup=False)
         return None
     return path

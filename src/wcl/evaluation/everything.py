@@ -16,12 +16,13 @@ from rich.table import Table
 from wcl.config import AllConfig
 from wcl.data import open_splits
 from wcl.encoder import Encoder, load
-from wcl.errors import InputError
+from wcl.errors import InputError, RunError
 from wcl.evaluation import Result, evaluate
 from wcl.machine import best_device
 from wcl.progress import console
 
-_COLUMNS = ("protocol", "measure", "encoder", "untrained", "n_train", "n_test", "seconds")
+_COLUMNS = ("protocol", "setting", "measure", "encoder", "untrained", "n_train", "n_test")
+_NOTE = "untrained: the same network with random weights; for finetune, trained from scratch."
 
 
 def everything(run: str, config: AllConfig) -> dict[str, Any]:
@@ -48,27 +49,19 @@ def everything(run: str, config: AllConfig) -> dict[str, Any]:
         console().print(f"{protocol} …", markup=False)
         try:
             result = evaluate(encoder, protocol, **shared, **options)
-            untrained = _untrained_score(encoder, protocol, result, {**shared, **options})
-        except InputError as error:
+            untrained = _untrained(encoder, protocol, {**shared, **options})
+        except (InputError, RunError) as error:
             left_out[protocol] = str(error)
             continue
         results[protocol] = result.as_dict()
-        rows.append(
-            {
-                "protocol": protocol,
-                "measure": result.measure,
-                "encoder": result.score,
-                "untrained": untrained,
-                "n_train": result.n_train,
-                "n_test": result.n_test,
-                "seconds": result.seconds,
-            }
-        )
+        rows += _rows(result, untrained)
     if not rows:
         raise InputError(next(iter(left_out.values())))
-    found = {"protocol": "all", "rows": rows, "results": results, "left_out": left_out}
+    found: dict[str, Any] = {"protocol": "all", "run": str(run), "data": config.data, "rows": rows}
+    found |= {"results": results, "left_out": left_out}
     if encoder.home is not None:
         _write(encoder.home, found)
+        console().print(f"the table is in {encoder.home / 'evaluation.md'} too", markup=False)
     return found
 
 
@@ -77,6 +70,8 @@ def _protocols(config: AllConfig) -> dict[str, dict[str, Any]]:
     train, _ = open_splits(config.data, config.test_data)
     if train.multi_labels is not None:
         return {"lowshot": {}}
+    if train.labels is None:
+        raise InputError(f"{config.data}: has no labels, so there is nothing to measure")
     return {
         "knn": {},
         "linear": {},
@@ -85,23 +80,52 @@ def _protocols(config: AllConfig) -> dict[str, dict[str, Any]]:
     }
 
 
-def _untrained_score(
-    encoder: Encoder, protocol: str, result: Result, options: dict[str, Any]
-) -> float:
+def _untrained(encoder: Encoder, protocol: str, options: dict[str, Any]) -> Result | None:
     """What the untrained network reaches; fine-tuning has it in its run from scratch."""
     if protocol == "finetune":
-        return float(result.details["scratch_top1"])
+        return None
     torch.manual_seed(0)
     description = dataclasses.replace(encoder.description, method="none", epoch=0)
-    untrained = Encoder(description).to(encoder.device).eval()
-    return evaluate(untrained, protocol, **options).score
+    return evaluate(Encoder(description).to(encoder.device).eval(), protocol, **options)
+
+
+def _rows(result: Result, untrained: Result | None) -> list[dict[str, Any]]:
+    """The lines of one protocol: one, or of few-label evaluations one for each number of labels."""
+    found = {"protocol": result.protocol, "measure": result.measure, "n_test": result.n_test}
+    details = result.details
+    if result.protocol == "lowshot":
+        assert untrained is not None
+        return [
+            {
+                **found,
+                "setting": f"{ours['k']} per class" if ours["k"] != "all" else "all labels",
+                "encoder": ours["mean"],
+                "untrained": theirs["mean"],
+                "n_train": ours["images"],
+            }
+            for ours, theirs in zip(result.rows, untrained.rows, strict=True)
+        ]
+    settings = {
+        "knn": f"k = {details.get('k')}",
+        "linear": f"{details.get('epochs')} epochs",
+        "finetune": f"{details.get('labels')} of the labels",
+    }
+    score = details["scratch_top1"] if untrained is None else untrained.score
+    own = {"encoder": result.score, "untrained": score, "n_train": result.n_train}
+    return [{**found, "setting": settings[result.protocol], **own}]
 
 
 def _write(folder: Path, found: dict[str, Any]) -> None:
     """Both files beside the run; those of an earlier evaluation are replaced."""
-    lines = [f"| {' | '.join(_COLUMNS)} |", "|" + "---|" * len(_COLUMNS)]
+    lines = [f"`{found['run']}` on `{found['data']}`", ""]
+    lines += [f"| {' | '.join(_COLUMNS)} |", "|" + "---|" * len(_COLUMNS)]
     lines += [f"| {' | '.join(_text(row[c]) for c in _COLUMNS)} |" for row in found["rows"]]
-    lines += ["", *(f"{name} is left out: {why}" for name, why in found["left_out"].items())]
+    lines += [
+        "",
+        _NOTE,
+        "",
+        *(f"{name} is left out: {why}" for name, why in found["left_out"].items()),
+    ]
     texts = {"evaluation.json": json.dumps(found, indent=1), "evaluation.md": "\n".join(lines)}
     for name, text in texts.items():
         unfinished = folder / f"{name}.tmp"
@@ -115,9 +139,10 @@ def show_everything(found: dict[str, Any]) -> None:
     for row in found["rows"]:
         table.add_row(*(_text(row[column]) for column in _COLUMNS))
     Console().print(table)
+    print(_NOTE)
     for name, why in found["left_out"].items():
         print(f"{name} is left out: {why}")
 
 
 def _text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from wcl.data.decode import UnreadableImage, centre_crop
 from wcl.data.loader import worker_count
 from wcl.data.source import ArraySource, Source
 from wcl.encoder import Encoder
-from wcl.errors import InputError
+from wcl.errors import InputError, RunError
 from wcl.progress import console, track
 
 BATCH = 256
@@ -40,7 +41,7 @@ def features(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tenso
 def features_and_rows(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tensor, Tensor]:
     """Features of the images that can be read, and their numbers: (n, features) and (n,)."""
     place = _place(encoder, source)
-    found = None if place is None else _read(place)
+    found = None if place is None else _read(place, encoder.features, len(source))
     if found is None:
         found = _compute(encoder, source, workers)
         if place is not None:
@@ -61,7 +62,10 @@ def _compute(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Te
         raise InputError(f"{source.name}: none of its images can be read")
     if skipped := len(source) - len(rows):
         console().print(f"{source.name}: {skipped} images cannot be read; left out", markup=False)
-    return torch.cat(parts), rows
+    values = torch.cat(parts)
+    if not bool(values.isfinite().all()):
+        raise RunError("the encoder's features are not finite; its training must have diverged")
+    return values, rows
 
 
 def _place(encoder: Encoder, source: Source) -> Path | None:
@@ -84,12 +88,14 @@ def features_key(encoder: Encoder, source: Source) -> str:
     return digest.hexdigest()[:32]
 
 
-def _read(path: Path) -> tuple[Tensor, Tensor] | None:
+def _read(path: Path, width: int, images: int) -> tuple[Tensor, Tensor] | None:
     try:
         found = load_file(path)
-        return found["features"], found["rows"]
+        values, rows = found["features"], found["rows"]
     except (OSError, SafetensorError, KeyError):
         return None  # not there, or cut short: computed again
+    fits = values.shape == (len(rows), width) and rows.dtype == torch.long
+    return (values, rows) if fits and len(rows) and bool((rows < images).all()) else None
 
 
 def _write(path: Path, values: Tensor, rows: Tensor) -> None:
@@ -100,7 +106,8 @@ def _write(path: Path, values: Tensor, rows: Tensor) -> None:
         save_file({"features": values.contiguous(), "rows": rows}, unfinished)
         unfinished.replace(path)
     except (OSError, SafetensorError) as error:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink()
         console().print(f"features are not kept for the next time ({error})", markup=False)
 
 

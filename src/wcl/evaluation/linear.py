@@ -19,7 +19,7 @@ from wcl.config import AugmentConfig, LinearConfig
 from wcl.data import Source
 from wcl.data.loader import Loader, Views
 from wcl.encoder import Encoder
-from wcl.errors import InputError
+from wcl.errors import InputError, RunError
 from wcl.evaluation.classes import by_class, check_confusion, write_confusion
 from wcl.evaluation.features import features
 from wcl.evaluation.numbers import numbers
@@ -62,6 +62,9 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
     layers = fit(batches, steps, config.epochs, shape, peaks, config.seed, encoder.device)
     if config.mode == "paper":
         n_train = len(train) - len(skipped)
+    for rate, layer in zip(rates, layers, strict=True):
+        if not bool(layer.weight.isfinite().all()):
+            raise RunError(f"--rate {rate:g}: the classifier diverged; use a smaller one")
     sweep = []
     with torch.no_grad():
         for rate, layer in zip(rates, layers, strict=True):

@@ -19,7 +19,7 @@ from torch import Tensor
 from wcl.config import ProjectConfig
 from wcl.data import Source, subset, with_channels
 from wcl.encoder import Encoder, load
-from wcl.errors import InputError
+from wcl.errors import InputError, RunError
 from wcl.evaluation.features import features_and_rows
 from wcl.evaluation.result import Result
 from wcl.machine import best_device
@@ -99,6 +99,10 @@ def tsne(values: Tensor, seed: int) -> Tensor:
     """(n, 2) places of features on a map, by scikit-learn's t-SNE on unit vectors."""
     from sklearn.manifold import TSNE
 
+    if float(F.normalize(values, dim=1).std(dim=0).max()) < 1e-7:
+        raise RunError(
+            "all features are alike: there is nothing to draw; the encoder has collapsed"
+        )
     console().print(f"drawing a map of {len(values)} images", markup=False)
     # Its guide asks for a perplexity below the number of images.
     perplexity = min(30.0, (len(values) - 1) / 3)
@@ -145,7 +149,6 @@ def draw(
 ) -> Image.Image:
     """Maps side by side, a colour for each class, the names of the classes below."""
     present = labels.unique().tolist()
-    colour = {label: _COLOURS[i % len(_COLOURS)] for i, label in enumerate(present)}
     columns = max(1, len(maps) * _PANEL // 300)
     legend = -(-len(present) // columns) * _LINE
     sheet = Image.new("RGB", (len(maps) * _PANEL, _LINE * 2 + _PANEL + legend), "white")
@@ -159,14 +162,28 @@ def draw(
         points = (scaled * (_PANEL - 2 * _MARGIN) + _MARGIN).tolist()
         for (x, y), label in zip(points, labels.tolist(), strict=True):
             x, y = left + x, 1.5 * _LINE + y
-            box = (x - _DOT, y - _DOT, x + _DOT, y + _DOT)
-            pen.ellipse(box, fill=colour[label], outline="white")
+            _mark(pen, x, y, present.index(label), outline="white")
     for number, label in enumerate(present):
         x = _MARGIN + number % columns * 300
         y = _LINE * 2 + _PANEL + number // columns * _LINE
-        pen.ellipse((x, y, x + 2 * _DOT, y + 2 * _DOT), fill=colour[label])
+        _mark(pen, x + _DOT, y + _DOT, number)
         pen.text((x + 24, y - 6), str(classes[label])[:24], fill="black", font=font)
     return sheet
+
+
+def _mark(
+    pen: ImageDraw.ImageDraw, x: float, y: float, number: int, outline: str | None = None
+) -> None:
+    """A mark for the class of that number: ten colours as dots, then as squares, then diamonds."""
+    turn, colour = divmod(number, len(_COLOURS))
+    box = (x - _DOT, y - _DOT, x + _DOT, y + _DOT)
+    if turn % 3 == 0:
+        pen.ellipse(box, fill=_COLOURS[colour], outline=outline)
+    elif turn % 3 == 1:
+        pen.rectangle(box, fill=_COLOURS[colour], outline=outline)
+    else:
+        corners = [(x, y - _DOT), (x + _DOT, y), (x, y + _DOT), (x - _DOT, y)]
+        pen.polygon(corners, fill=_COLOURS[colour], outline=outline)
 
 
 def _write_numbers(path: Path, source: Source, rows: Tensor, maps: dict[str, Tensor]) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -52,12 +53,12 @@ def show(result: Result) -> None:
         if isinstance(value, list):
             tables.insert(0, value)
         else:
-            table.add_row(name, _text(value))
+            table.add_row(name, escape(_text(value)))
     console.print(table)
     for rows in filter(None, tables):
         table = Table(*rows[0])
         for row in rows:
-            table.add_row(*map(_text, row.values()))
+            table.add_row(*(escape(_text(value)) for value in row.values()))
         console.print(table)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from wcl.data import Source
 from wcl.errors import InputError
+from wcl.paths import expanded
 from wcl.progress import console, track
 from wcl.randomness import Integers, seed_of
 
@@ -42,7 +43,7 @@ def labelled_rows(source: Source, spec: str, seed: int) -> Integers:
         )
     if count := _count(spec):
         return _drawn(source, seed, count)
-    path = Path(spec).expanduser()
+    path = expanded(spec)
     if not path.is_file():
         raise InputError(
             f"--labels: {spec} is neither a percentage (10%), nor so many of each class "
@@ -80,7 +81,7 @@ Count = Callable[[str, int], int]
 def _count(spec: str) -> Count | None:
     if found := re.fullmatch(r"(\d+(?:\.\d+)?)%", spec):
         return _share(float(found[1]))
-    if found := re.fullmatch(r"(\d+)-per-class", spec):
+    if found := re.fullmatch(r"(\d{1,9})-per-class", spec):
         return _exactly(int(found[1]))
     return None
 

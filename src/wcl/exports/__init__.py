@@ -12,6 +12,7 @@ from wcl.backbones import known_to_timm, timm_options
 from wcl.encoder import Description, Encoder
 from wcl.errors import InputError, did_you_mean
 from wcl.exports import hub, onnx_model, torchscript
+from wcl.paths import expanded
 from wcl.progress import console
 
 __all__ = ["export", "load"]
@@ -54,8 +55,8 @@ def export(run: str | Path, to: str, out: str | Path = "") -> Path:
         raise InputError(f"--to: no format {to}{did_you_mean(to, FORMATS)}; there are {names}")
     form = FORMATS[to]
     encoder = encoders.load(run)
-    home = encoder.home or Path(run).expanduser().parent
-    path = Path(out).expanduser() if out else home / "export" / form.name
+    home = encoder.home or expanded(run).parent
+    path = expanded(out) if out else home / "export" / form.name
     if path.exists():
         raise InputError(f"{path}: exists already; choose another --out")
     suffix = Path(form.name).suffix  # none for a folder
@@ -91,7 +92,7 @@ def load(path: str | Path, device: str = "cpu") -> Encoder | Any:
     Raises:
         InputError: there is no encoder there, or the file is not one.
     """
-    file = Path(path).expanduser()
+    file = expanded(path)
     if file.is_file() and file.suffix == ".pt":
         return torchscript.read(file, device)
     if file.is_file() and file.suffix == ".onnx":

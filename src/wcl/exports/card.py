@@ -78,12 +78,18 @@ def _metrics(run: Path) -> list[str]:
     """The last epoch's numbers, if there are any."""
     file = run / "metrics.jsonl"
     lines = file.read_text().splitlines() if file.is_file() else []
-    logged: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    epochs = [line for line in logged if line["kind"] == "epoch"]
+    epochs: list[dict[str, Any]] = []
+    for line in lines:
+        try:
+            logged = json.loads(line)
+        except ValueError:
+            continue  # cut short when the run was
+        if isinstance(logged, dict) and logged.get("kind") == "epoch":
+            epochs.append(logged)
     if not epochs:
         return []
     shown = {name: value for name, value in epochs[-1].items() if name not in _NOT_METRICS}
-    rows = [f"| {name} | {value:.4g} |" for name, value in shown.items()]
+    rows = [f"| {name} | {v:.4g} |" for name, v in shown.items() if isinstance(v, float)]
     return ["## Metrics of the last epoch", "\n".join(["| metric | value |", "|---|---|", *rows])]
 
 
@@ -91,8 +97,11 @@ def _settings(run: Path) -> list[str]:
     file = run / "config.yaml"
     if not file.is_file():
         return []
-    settings = yaml.safe_load(file.read_text())
-    shown = {name: settings[name] for name in _SETTINGS if name in settings}
+    try:
+        settings = yaml.safe_load(file.read_text())
+        shown = {name: settings[name] for name in _SETTINGS if name in settings}
+    except (yaml.YAMLError, TypeError):  # not the settings of a run
+        return []
     return ["## Settings", _code("yaml", yaml.safe_dump(shown, sort_keys=False))]
 
 

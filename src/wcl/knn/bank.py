@@ -3,6 +3,7 @@
 import os
 from collections import deque
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -41,17 +42,17 @@ class FeatureBank:
     Args:
         images: how many.
         dimensions: of a feature.
-        path: file to keep them in, mapped into memory; None for memory itself.
+        folder: where to keep them in a file, mapped into memory; None for memory itself.
 
     Raises:
         InputError: memory or disk is too small for it.
     """
 
-    def __init__(self, images: int, dimensions: int, path: Path | None = None) -> None:
+    def __init__(self, images: int, dimensions: int, folder: Path | None = None) -> None:
         self.bytes = images * dimensions * _BYTES
         self.seen = torch.zeros(images, dtype=torch.bool)
         self._arriving: deque[tuple[Tensor, Tensor, Any]] = deque()
-        if path is None:
+        if folder is None:
             available = available_memory()
             if self.bytes > available:
                 raise InputError(
@@ -60,7 +61,7 @@ class FeatureBank:
                 )
             self.features = torch.zeros(images, dimensions, dtype=torch.float16)
         else:
-            self.features = _mapped(path, images, dimensions)
+            self.features = _mapped(folder, images, dimensions)
 
     def describe(self) -> str:
         """Its size in words: 1,281,167 images × 2048 features × 2 B = 5.2 GB."""
@@ -152,23 +153,24 @@ class FeatureBank:
         self.seen.copy_(state["seen"])
 
 
-def _mapped(path: Path, images: int, dimensions: int) -> Tensor:
-    """A file of zeros as a tensor; its place on the disk is taken now, not when it is written."""
+def _mapped(folder: Path, images: int, dimensions: int) -> Tensor:
+    """A file of zeros as a tensor; its place on the disk is taken now, not when it is written.
+
+    It loses its name as soon as it is mapped: nobody else can come upon it, and it is gone with the
+    process, however that ends.
+    """
     count = images * dimensions
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        with path.open("wb") as file:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder, prefix=".bank-") as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, count * _BYTES)
             else:
                 file.truncate(count * _BYTES)
+            flat = torch.from_file(file.name, shared=True, size=count, dtype=torch.float16)
     except OSError as error:
-        if path.is_file():
-            path.unlink()
         raise InputError(
-            f"{path}: no place for a feature bank of {count * _BYTES / 1e9:.1f} GB "
+            f"{folder}: no place for a feature bank of {count * _BYTES / 1e9:.1f} GB "
             f"({error.strerror})"
         ) from error
-    flat = torch.from_file(str(path), shared=True, size=count, dtype=torch.float16)
     return flat.view(images, dimensions)
