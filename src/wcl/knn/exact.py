@@ -24,7 +24,7 @@ def nearest(
 ) -> tuple[Tensor, Tensor]:
     """The k most similar keys of every query, most similar first.
 
-    Blockwise, so that memory beyond that of the queries stays bounded whatever the sizes, and keys in
+    Blockwise, so that memory beyond that of the queries stays bounded whatever the sizes; keys in
     half precision are widened a block at a time. Within a block only the k groups of keys with the
     highest maxima can hold the k highest similarities, so only those are sorted: one cheap pass
     over the similarities takes the place of a partial sort of all of them.
