@@ -254,7 +254,7 @@ def test_approximate_search_of_all_lists_is_near_exact_in_tight_groups() -> None
 
 @pytest.mark.parametrize("count", [1000, 1001, 1500, 1999, 2999, 5500])
 def test_the_sample_is_spread_over_all_rows(count: int) -> None:
-    sample = approximate._spread(torch.arange(count), 1000)
+    sample = approximate.spread(torch.arange(count), 1000)
     assert sample[-1] >= 0.95 * count
 
 

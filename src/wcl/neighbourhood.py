@@ -14,6 +14,7 @@ from wcl.config import CropsConfig
 from wcl.data import Source
 from wcl.errors import InputError
 from wcl.knn import FeatureBank, Found
+from wcl.knn.approximate import spread
 from wcl.randomness import Integers
 
 # Images whose neighbours are looked at in epochs that do not need those of all.
@@ -114,8 +115,7 @@ class Neighbourhood:
         self.table = table
 
     def _sample(self) -> Tensor:
-        seen = self.bank.seen.nonzero()[:, 0]
-        return seen[torch.linspace(0, len(seen) - 1, min(_SAMPLE, len(seen))).round().long()]
+        return spread(self.bank.seen.nonzero()[:, 0], _SAMPLE)
 
     def _as_table(self, found: Found) -> Integers:
         """Every image is its own neighbour where no other was found."""

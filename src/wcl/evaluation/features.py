@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from wcl.data.decode import UnreadableImage, centre_crop
 from wcl.data.loader import worker_count
 from wcl.data.source import ArraySource, Source
-from wcl.encoder import Encoder
+from wcl.encoder import Encoder, weights_sha256
 from wcl.errors import InputError, RunError
 from wcl.progress import console, track
 
@@ -82,9 +82,7 @@ def features_key(encoder: Encoder, source: Source) -> str:
     prepared = described.size, described.channels, described.mean, described.std
     digest.update(repr(prepared).encode())
     digest.update(source.fingerprint(times=True).encode())
-    for name, tensor in encoder.backbone.state_dict().items():
-        digest.update(name.encode())
-        digest.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy())
+    digest.update(weights_sha256(encoder.backbone.state_dict()).encode())
     return digest.hexdigest()[:32]
 
 

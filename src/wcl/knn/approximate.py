@@ -47,20 +47,20 @@ class ApproximateSearch:
         self._index = faiss.index_factory(
             features.shape[1], f"IVF{lists}{coarse},SQfp16", faiss.METRIC_INNER_PRODUCT
         )
-        faiss.extract_index_ivf(self._index).cp.niter = _KMEANS_ROUNDS
-        sample = _spread(candidates, _TRAINING_IMAGES_PER_LIST * lists)
+        self._lists = faiss.extract_index_ivf(self._index)
+        self._lists.cp.niter = _KMEANS_ROUNDS
+        sample = spread(candidates, _TRAINING_IMAGES_PER_LIST * lists)
         self._index.train(self._unit(sample))
         for rows in candidates.split(_ROWS_AT_A_TIME):
             self._index.add_with_ids(self._unit(rows), rows.numpy())
-        self.recall = self._tune(faiss, candidates, lists)
+        self.recall = self._tune(candidates, lists)
 
-    def _tune(self, faiss: object, candidates: Tensor, lists: int) -> float:
-        sample = _spread(candidates, _SAMPLE)
+    def _tune(self, candidates: Tensor, lists: int) -> float:
+        sample = spread(candidates, _SAMPLE)
         truth, _ = nearest(self._features[sample], self._features, self._k, sample, candidates)
-        space = faiss.ParameterSpace()  # type: ignore[attr-defined]
         searched = _LISTS_SEARCHED_FIRST
         while True:
-            space.set_index_parameter(self._index, "nprobe", min(searched, lists))
+            self._lists.nprobe = min(searched, lists)
             _, found = self.nearest(sample)
             recall = self._share_as_near(sample, found, truth[:, -1:])
             if recall >= _RECALL or searched >= lists:
@@ -96,9 +96,11 @@ class ApproximateSearch:
         return F.normalize(self._features[rows].float(), dim=1).numpy()
 
 
-def _spread(rows: Tensor, count: int) -> Tensor:
+def spread(rows: Tensor, count: int) -> Tensor:
     """About `count` of the rows, evenly spread, the same ones every time."""
-    return rows[torch.linspace(0, len(rows) - 1, min(count, len(rows))).round().long()]
+    # In double precision: single cannot tell row numbers beyond 16 million apart.
+    at = torch.linspace(0, len(rows) - 1, min(count, len(rows)), dtype=torch.float64)
+    return rows[at.round().long()]
 
 
 def _power_of_two(near: float) -> int:
