@@ -1,0 +1,63 @@
+"""Typed settings: one definition feeds the command line, YAML, Python and the help text."""
+
+from wcl.config.commands import (
+    BenchConfig,
+    DataConfig,
+    DemoConfig,
+    DuplicatesConfig,
+    EmbedConfig,
+    ExportConfig,
+    NeighboursConfig,
+    RetrievalConfig,
+    ViewsConfig,
+)
+from wcl.config.evaluations import (
+    PROTOCOLS,
+    AllConfig,
+    ClassifyConfig,
+    EvalConfig,
+    FinetuneConfig,
+    KnnConfig,
+    LinearConfig,
+    LowshotConfig,
+    ProjectConfig,
+)
+from wcl.config.pretraining import (
+    AugmentConfig,
+    CropsConfig,
+    LogConfig,
+    LossConfig,
+    ModelConfig,
+    OptimConfig,
+    PretrainConfig,
+    flat,
+)
+
+__all__ = [
+    "PROTOCOLS",
+    "AllConfig",
+    "AugmentConfig",
+    "BenchConfig",
+    "ClassifyConfig",
+    "CropsConfig",
+    "DataConfig",
+    "DemoConfig",
+    "DuplicatesConfig",
+    "EmbedConfig",
+    "EvalConfig",
+    "ExportConfig",
+    "FinetuneConfig",
+    "KnnConfig",
+    "LinearConfig",
+    "LogConfig",
+    "LossConfig",
+    "LowshotConfig",
+    "ModelConfig",
+    "NeighboursConfig",
+    "OptimConfig",
+    "PretrainConfig",
+    "ProjectConfig",
+    "RetrievalConfig",
+    "ViewsConfig",
+    "flat",
+]

@@ -1,0 +1,113 @@
+"""The options of the other commands."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from wcl.config.pretraining import PretrainConfig
+
+
+@dataclass
+class DataConfig:
+    """Look at a data set: how many images, their sizes and classes, and which cannot be read."""
+
+    most: int = 20
+    """How many unreadable images to name."""
+
+
+@dataclass
+class ViewsConfig(PretrainConfig):
+    """Write a picture of what the augmentations of a run would do to images."""
+
+    out: str = "views.png"
+    """PNG file to write."""
+    images: int = 8
+    """Rows: how many images."""
+    views: int = 8
+    """Columns: how many views of each."""
+
+
+@dataclass
+class EmbedConfig:
+    """Write path, label and vector of every image to a file. A command that was stopped goes on
+    where it was when it is started again."""
+
+    data: str = ""
+    """Images, as for `wcl pretrain`."""
+    out: str = ""
+    """File to write: .parquet, .csv, or .npy with the paths in a .paths.csv beside it."""
+    split: Literal["train", "test", "all"] = "train"
+    """Which images, of data that have a training and a test split; of others train is all."""
+    device: str = "auto"
+    """auto, cpu, cuda or mps."""
+    workers: int = -1
+    """Processes that decode photos; -1 chooses by the cores at hand."""
+
+
+@dataclass
+class RetrievalConfig:
+    """What every comparison of images needs."""
+
+    data: str = ""
+    """Images, as for `wcl pretrain`; of data with splits, the training split."""
+    out: str = ""
+    """PNG file to write; its default is a new file in the current folder, or none with --json."""
+    device: str = "auto"
+    """auto, cpu, cuda or mps."""
+    workers: int = -1
+    """Processes that decode photos; -1 chooses by the cores at hand."""
+
+
+@dataclass
+class NeighboursConfig(RetrievalConfig):
+    """Find the images most like a given one: a table, and a picture (neighbours.png)."""
+
+    query: list[str] = field(default_factory=list)
+    """Image file to compare with; several with commas between, or with --query again."""
+    k: int = 12
+    """How many neighbours of each; also written -k."""
+
+
+@dataclass
+class DuplicatesConfig(RetrievalConfig):
+    """Find groups of images that are nearly the same: a table, and a picture of the largest
+    (duplicates.png). Nothing is deleted or moved."""
+
+    threshold: float = 0.97
+    """Cosine from which on two images count as the same. How alike different images are depends on
+    the encoder: raise it if groups hold different images, lower it if copies are missed."""
+
+
+@dataclass
+class ExportConfig:
+    """Write a run's encoder in a format for other programs, or for other people."""
+
+    to: Literal["timm", "safetensors", "torchscript", "onnx", "hub-folder"]
+    """timm: the backbone's weights alone, under timm's names; safetensors: the whole encoder, which
+    describes itself; torchscript and onnx: a file that runs without this package, on float images
+    between 0 and 1, which it normalises itself; hub-folder: for the Hugging Face hub."""
+    out: str = ""
+    """File or folder to write; a new one in RUN/export by default."""
+
+
+@dataclass
+class DemoConfig:
+    """Pretrain SimCLR and WCL on handwritten digits and compare what a few labels then buy."""
+
+    out: str = "runs/demo"
+    """Folder for the two runs; a demo that was stopped goes on there."""
+    epochs: int = 100
+    """Passes over the 1,297 training images."""
+    seed: int = 0
+    """Of everything random."""
+    threads: int = 0
+    """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
+
+
+@dataclass
+class BenchConfig:
+    """Measure speed, as ratios of things timed side by side in one run."""
+
+    rounds: int = 0
+    """How often each thing is timed; 0 for as often as is usual."""
+    threads: int = 0
+    """CPU threads; 0 leaves it to torch."""

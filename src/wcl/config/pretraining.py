@@ -1,0 +1,202 @@
+"""The settings of a pretraining run.
+
+A recipe is a YAML file with some of these settings; whatever it leaves out has the default here.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names.
+
+    >>> flat({"epochs": 3, "optim": {"rate": 0.1}})
+    {'epochs': 3, 'optim.rate': 0.1}
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = isinstance(value, dict)
+        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
+    return found
+
+
+@dataclass
+class ModelConfig:
+    """The network."""
+
+    backbone: str = "resnet18"
+    """A timm model by its name; or resnet_small (1.2 M parameters), or conv_tiny (0.1 M)."""
+    stem: Literal["native", "cifar", "stride2"] = "native"
+    """First layers of a ResNet: its own, 3×3 stride 1 without pooling, or 3×3 stride 2 without."""
+    head_layers: int = 2
+    """Layers of each projection head, 2 or 3."""
+    head_width: int = 2048
+    """Hidden units of each projection head."""
+    head_out: int = 128
+    """Dimensions of the embeddings that the losses see."""
+
+
+@dataclass
+class AugmentConfig:
+    """What the augmentations may do. The defaults are MoCo v2's; 0 switches a thing off."""
+
+    area: tuple[float, float] = (0.2, 1.0)
+    """Range of the crop's share of the image's area; [1, 1] keeps the whole of a square image."""
+    ratio: tuple[float, float] = (0.75, 4 / 3)
+    """Range of the crop's width over height."""
+    flip: float = 0.5
+    """Probability of a left-right flip."""
+    jitter: float = 0.8
+    """Probability that brightness, contrast, saturation and hue change, in random order."""
+    brightness: float = 0.4
+    """Brightness is multiplied by 1 ± this."""
+    contrast: float = 0.4
+    """Contrast is multiplied by 1 ± this."""
+    saturation: float = 0.4
+    """Saturation is multiplied by 1 ± this."""
+    hue: float = 0.1
+    """Hue turns by ± this share of the colour wheel."""
+    grey: float = 0.2
+    """Probability of turning grey."""
+    blur: float = 0.5
+    """Probability of a Gaussian blur."""
+    blur_sigma: tuple[float, float] = (0.1, 2.0)
+    """Range of the blur's width in pixels."""
+    rotate: float = 0.0
+    """Rotation by ± this many degrees."""
+    shear: float = 0.0
+    """Horizontal shear by ± this many degrees."""
+    zoom: tuple[float, float] = (1.0, 1.0)
+    """Range of the factor of size about the centre."""
+    shift: float = 0.0
+    """Shift by ± this share of the image's side."""
+    noise: float = 0.0
+    """Standard deviation of Gaussian noise, on a scale of 0 to 1."""
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    """Mean of each channel, subtracted at the end."""
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+    """Standard deviation of each channel, divided by at the end."""
+
+
+@dataclass
+class LossConfig:
+    """The losses. The weights switch them on and off: the paper's ablations are settings here."""
+
+    tau: float = 0.1
+    """Temperature of every loss."""
+    nce: float = 1.0
+    """Weight of instance discrimination, L_NCE; 0 leaves the first head out."""
+    swap: float = 0.5
+    """β, the weight of the swapped supervised contrastive loss, L_swap (method wcl)."""
+    cnce: float = 1.0
+    """λ, the weight of instance discrimination of the small crops, L_cNCE."""
+    cswap: float = 0.5
+    """γ, the weight of the swapped loss of the small crops, L_cswap (method wcl)."""
+    heads: Literal["two", "shared"] = "two"
+    """Whether the swapped losses have a projection head of their own, as in the paper, or share the
+    first."""
+    positives: Literal["mean", "sum"] = "mean"
+    """How an anchor's positives are combined: the authors' code averages, their Eq. 4 sums."""
+    key_gradient: bool = True
+    """Whether the swapped losses send gradient through their keys; the authors' code does not."""
+
+
+@dataclass
+class CropsConfig:
+    """Small crops beside the two views of each image, of its nearest neighbours if wanted."""
+
+    count: int = 0
+    """K, small crops of each image in a step; 0 for none."""
+    size: int = 96
+    """Height and width of a small crop in pixels."""
+    area: tuple[float, float] = (0.05, 0.14)
+    """Range of a small crop's share of its image's area."""
+    neighbours: bool = True
+    """Whether the k-th crop is cut from the image's k-th nearest neighbour once `warmup` is over;
+    if not, all crops are always cut from the image itself."""
+    warmup: float = 0.25
+    """Epochs of crops from the image itself before that; below 1 it is a share of the run."""
+    search: Literal["auto", "exact", "approximate"] = "auto"
+    """How neighbours are found; auto is exact up to 100,000 images (on a GPU, 2,000,000)."""
+    bank: Literal["memory", "disk"] = "memory"
+    """Where the features of all images are kept: in memory, or in a file on the run's disk."""
+    cache: int = 1024
+    """Megabytes that the decoding processes together may use to keep neighbours' photos."""
+
+
+@dataclass
+class OptimConfig:
+    """The optimiser and its schedule: linear warm-up, then cosine to zero, step by step."""
+
+    name: Literal["lars", "sgd", "adamw"] = "lars"
+    """Optimiser."""
+    rate: float = 0.25
+    """Base learning rate, before `rule`."""
+    rule: Literal["linear", "sqrt", "constant"] = "linear"
+    """The peak rate is rate·batch/256 (linear), rate·√batch (sqrt) or rate itself (constant)."""
+    momentum: float = 0.9
+    """Momentum of LARS and SGD."""
+    weight_decay: float = 1e-6
+    """Weight decay; never on biases and norms."""
+    warmup: float = 10
+    """Epochs of linear warm-up, at most half the run."""
+
+
+@dataclass
+class LogConfig:
+    """What is measured and written while training."""
+
+    every: int = 10
+    """Steps between two lines of metrics.jsonl."""
+    health: int = 1024
+    """Images whose embeddings are examined at the end of each epoch; 0 skips it."""
+    knn_every: int = 0
+    """Epochs between k-NN evaluations, for data with labels; 0 for never."""
+    tensorboard: bool = True
+    """Write TensorBoard events."""
+    wandb: bool = False
+    """Send metrics to Weights & Biases, which must be installed."""
+
+
+@dataclass
+class PretrainConfig:
+    """Pretrain an encoder on images without labels."""
+
+    data: str = ""
+    """Images: digits, cifar10, cifar100, a folder, a parquet file or folder, or hf:NAME."""
+    out: str = ""
+    """Folder that the run is written to."""
+    method: Literal["wcl", "simclr"] = "wcl"
+    """Weakly supervised contrastive learning, or plain instance discrimination."""
+    epochs: int = 100
+    """Passes over the data."""
+    batch: int = 256
+    """Images per step."""
+    size: int = 224
+    """Height and width of a view in pixels."""
+    limit: int = 0
+    """Use only this many images, drawn once from the seed; 0 for all."""
+    classes: int = 0
+    """Use only the images of the first so many classes in the order of their names; 0 for all."""
+    seed: int = 0
+    """Every random choice is a function of this number."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    crops: CropsConfig = field(default_factory=CropsConfig)
+    early_epochs: int = 0
+    """Epochs of MoCo v2's milder augmentation before `augment` takes over."""
+    loss: LossConfig = field(default_factory=LossConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    save_every: int = 1
+    """Epochs between two checkpoints."""
+    device: str = "auto"
+    """auto, cpu, cuda or mps."""
+    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
+    """Numbers the network computes in; the losses are always computed in full precision."""
+    compile: bool = False
+    """Compile the network with torch.compile."""
+    threads: int = 0
+    """CPU threads of the training process; 0 leaves it to torch. On a busy machine 1 is faster."""
+    workers: int = -1
+    """Processes that decode photos; -1 chooses by the cores at hand."""
