@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two workers, one thread each: more would only get in each other's way on two cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-.PHONY: demo test lint types tests soak clean
+.PHONY: demo test lint types tests soak audit clean
 
 demo: .venv/.demo
 	$(BIN)/wcl demo
@@ -24,6 +24,13 @@ tests: .venv/.dev
 soak: .venv/.dev
 	$(PYTEST) -m soak
 
+# Known vulnerabilities of the tested versions, from pypi.org; also fails if it cannot look one up.
+audit: .venv/.audit
+	@.venv/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off \
+	  -r constraints.txt 2>.venv/audit.log \
+	  || { grep -v WARNING .venv/audit.log | tail -n 1; \
+	       echo "audit: vulnerable, or pypi.org could not be asked: see above"; exit 1; }
+
 .venv/bin/python:
 	@echo "installing into .venv: this takes a minute or two"
 	$(PYTHON) -m venv .venv
@@ -36,6 +43,12 @@ soak: .venv/.dev
 .venv/.dev: .venv/bin/python pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@ .venv/.demo
+
+# In a place of its own, so that it brings no version of anything into .venv.
+.venv/.audit: .venv/bin/python
+	$(PYTHON) -m venv .venv/audit
+	.venv/audit/bin/pip install --quiet --disable-pip-version-check pip-audit
+	touch $@
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,8 +4,10 @@ import json
 import math
 
 import pytest
+import torch
 
-from wcl.bench import crops, eval, knn  # noqa: A004
+from wcl import machine
+from wcl.bench import crops, eval, knn, micro_batch, scale  # noqa: A004
 from wcl.cli import run_command
 
 
@@ -47,3 +49,38 @@ def test_the_probe_is_measured_under_its_name(
     monkeypatch.setattr(eval, "_EPOCHS", 2)
     found = figures("eval", capsys)
     assert found["full_over_fast"] == pytest.approx(found["full_seconds"] / found["fast_seconds"])
+
+
+def test_large_batches_are_measured_under_their_names_where_they_fit_into_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(scale, "_IMAGES", (64, 128))
+    for name, value in {"_BATCH": 16, "_PIECE": 8, "_SIZE": 32}.items():
+        monkeypatch.setattr(micro_batch, name, value)
+    monkeypatch.setattr(machine, "available_memory", lambda: 6 * 4 * 2 * 200**2)
+    found = figures("scale", capsys)
+    assert found["tiled_peak_gb"] == found["tiled_gb_128"] > 0
+    ratio = found["tiled_seconds_64"] / found["plain_seconds_64"]
+    assert found["tiled_over_plain"] == pytest.approx(ratio)
+    assert found["tiled_seconds_128"] > 0
+    assert "plain_seconds_128" not in found
+    assert found["bytes_per_step"] > found["label_bytes_per_step"]
+    assert found["authors_bytes_per_step"] > found["authors_label_bytes_per_step"]
+
+
+def test_the_losses_that_are_compared_are_the_same() -> None:
+    tiled, plain = scale._embeddings(600), scale._embeddings(600)
+    assert scale._tiled(*tiled) == pytest.approx(scale._plain(*plain), rel=1e-5)
+    for one, other in zip(tiled, plain, strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_the_bytes_of_a_step_are_those_of_the_tensors_that_are_sent() -> None:
+    batch, processes, width = 12, 3, 5
+    others, own = torch.zeros(8, width), torch.zeros(4, width)
+    from_each_other = 2 * own.nbytes  # what two processes add to the gradient of its rows
+    gathered = scale.gathered_bytes(batch, processes, width, gradient=True)
+    assert gathered == 4 * (others.nbytes + from_each_other)
+    assert scale.gathered_bytes(batch, processes, width, gradient=False) == 4 * others.nbytes
+    assert scale.neighbour_bytes(batch, processes) == 2 * torch.arange(8).nbytes
+    assert scale.mask_bytes(batch, processes) == 2 * torch.zeros(4, 12).nbytes

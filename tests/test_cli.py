@@ -58,6 +58,24 @@ def test_the_module_is_the_command() -> None:
         (["eval"], "protocol is missing"),
         (["eval", "lineer", "x"], "did you mean linear"),
         (["eval", "knn"], "run is missing"),
+        (["eval", "knn", "--data", "digits", "run"], "--data: the run comes first; usage"),
+        (["eval", "run", "knn"], "knn: the protocol comes first; usage: wcl eval"),
+        (
+            ["eval", "knn", "run", "digits"],
+            "digits: no --SETTING is before it; did you mean --data",
+        ),
+        (["eval", "knn", "run", "--data", "x", "--k", "10", "20"], "20: several values of a set"),
+        (["export", "run", "onnx"], "did you mean --to onnx?"),
+        (["export", "run", "onnx", "--to", "onnx"], "onnx: one word too many"),
+        (["data", "digits", "cifar10"], "cifar10: one word too many"),
+        (["views", "folder", "/"], "folder: the images come first: wcl views / folder"),
+        (["views", "digits", "--crops", "4"], "--crops: a group; set one of it, such as --crops.c"),
+        (["pretrain", "/", "--out", "x"], "/: no such recipe; as images, write --data /"),
+        (["pretrain", "folder", "/photos"], "/photos: no --SETTING is before it; did you mean --d"),
+        (["pretrain", "--data", "x", "folder"], "folder: a recipe comes before all settings"),
+        (["pretrain", "digits", "--model", "resnet18"], "such as --model.backbone"),
+        (["pretrain", "digits", "epochs=3"], "epochs=3: a setting is written --epochs VALUE"),
+        (["pretrain", "digits", "--out"], "--out: its value is missing"),
         (["data"], "source is missing"),
         (["bench", "labelz"], "did you mean labels"),
         (["recipes", "digit"], "did you mean digits"),
@@ -255,13 +273,32 @@ def test_data_says_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert word in said
 
 
+def test_data_says_what_is_in_both_splits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "data"
+    photo_folder(root / "train", each=12)
+    photo_folder(root / "test", ("cat", "dog", "eel"), 5)
+    (root / "test" / "eel" / "000.jpg").write_text("no")
+    assert run_command(["data", str(root)]) == 0
+    said = capsys.readouterr().out
+    for words in (["training", "test"], ["images", "24", "15"], ["unreadable", "0", "1"]):
+        assert any(all(word in line for word in words) for line in said.splitlines())
+    assert "classes: cat, dog, eel\n" in said
+    assert "eel/000.jpg: not an image" in said
+
+
 def test_views_are_written_once_and_never_over_another_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root, out = photo_folder(tmp_path / "data"), tmp_path / "sheet.png"
     assert run_command(["views", str(root), "--out", str(out), "--images", "3"]) == 0
-    assert Image.open(out).size == (9 * 136 + 16, 3 * 136 + 8)
-    capsys.readouterr()
+    assert Image.open(out).format == "PNG"
+    assert capsys.readouterr().out == f"wrote {out}: each row is an image and 8 views of it\n"
+    crops = ["--crops.count", "1", "--crops.size", "32", "--images", "1", "--views", "2"]
+    assert run_command(["views", str(root), "--out", str(tmp_path / "crops.png"), *crops]) == 0
+    said = capsys.readouterr().out
+    assert said.endswith("each row is an image, 2 views of it and 1 small crop\n")
     assert "exists already" in refused(["views", str(root), "--out", str(out)], capsys)
 
 

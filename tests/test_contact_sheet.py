@@ -1,6 +1,7 @@
-"""The sheet of neighbours, tile by tile, with images each of one colour."""
+"""The sheets of views and of neighbours, tile by tile, with images each of one colour."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from PIL import Image, ImageColor
 from scipy import ndimage
 from torch import Tensor
 
-from wcl.contact_sheet import neighbour_sheet, write_neighbours
+from wcl.config import AugmentConfig, CropsConfig, PretrainConfig
+from wcl.contact_sheet import contact_sheet, neighbour_sheet, write_neighbours
 from wcl.data import ArraySource
+from wcl.pictures import RULE
 
 BLUE, ORANGE, WHITE = (ImageColor.getrgb(name) for name in ("#0072b2", "#e69f00", "white"))
 NEIGHBOURS = (np.arange(12)[:, None] + np.array([1, 2, 5])) % 12
@@ -43,7 +46,7 @@ def tiles_of(sheet: Image.Image, channels: int = 3) -> list[list[Tile]]:
     for image, colour in enumerate(colours(channels=channels).expand(-1, 3).tolist()):
         regions, _ = ndimage.label((pixels == colour).all(axis=2))
         for down, across in ndimage.find_objects(regions):
-            if down.stop - down.start < 50:
+            if min(down.stop - down.start, across.stop - across.start) < 50:
                 continue  # a coincidence, no tile
             middle = (down.start + down.stop) // 2, (across.start + across.stop) // 2
             around = {
@@ -135,3 +138,60 @@ def test_the_sheet_written_is_the_sheet_made_in_the_place_of_an_older_one(tmp_pa
     with Image.open(path) as written:
         assert np.array_equal(np.asarray(written), np.asarray(made))
     assert list(tmp_path.iterdir()) == [path]
+
+
+def sheet_of_views(crops: int, views: int = 3) -> tuple[Image.Image, list[tuple[slice, slice]]]:
+    """A sheet of four images and where their tiles are, in the order of reading."""
+    plain = AugmentConfig(jitter=0, grey=0, blur=0)
+    small = CropsConfig(count=crops, size=16)
+    config = PretrainConfig(data="made", size=32, augment=plain, crops=small)
+    sheet = contact_sheet(plain_images(), config, images=4, views=views)
+    pixels = np.asarray(sheet).astype(int)
+    places = []
+    for colour in colours().tolist():
+        # Normalising and undoing it may round.
+        regions, _ = ndimage.label((abs(pixels - colour) <= 1).all(axis=2))
+        found = ndimage.find_objects(regions)
+        places += [place for place in found if place[0].stop - place[0].start >= 40]
+    return sheet, sorted(places, key=lambda place: (sum_of(place[0]), sum_of(place[1])))
+
+
+def sum_of(side: slice) -> int:
+    """Twice its middle."""
+    return int(side.start + side.stop)
+
+
+@pytest.mark.parametrize("crops", [0, 1, 4])
+def test_small_crops_stand_behind_the_views_half_as_large_and_centred(crops: int) -> None:
+    sheet, places = sheet_of_views(crops)
+    assert len(places) == 4 * (1 + 3 + crops)
+    rows = [places[start : start + 4 + crops] for start in range(0, len(places), 4 + crops)]
+    for row in rows:
+        assert [across.stop - across.start for _, across in row] == [96] * 4 + [48] * crops
+        assert [down.stop - down.start for down, _ in row] == [96] * 4 + [48] * crops
+        assert {sum_of(down) for down, _ in row} == {sum_of(row[0][0])}
+        inside = [(across.start, across.stop) for _, across in row]
+        assert all(a[1] < b[0] for a, b in pairwise(inside))
+        assert inside[-1][1] < sheet.width
+
+
+@pytest.mark.parametrize("crops", [0, 1, 4])
+def test_a_line_divides_the_image_its_views_and_its_crops(crops: int) -> None:
+    sheet, places = sheet_of_views(crops)
+    middle = np.asarray(sheet)[sheet.height // 2]
+    ruled = np.flatnonzero((middle == ImageColor.getrgb(RULE)).all(axis=1))
+    lines = [group.mean() for group in np.split(ruled, np.flatnonzero(np.diff(ruled) > 1) + 1)]
+    first = [across for _, across in places[: 4 + crops]]
+    between = [(first[0].stop, first[1].start)]
+    if crops:
+        between.append((first[3].stop, first[4].start))
+    assert len(lines) == len(between)
+    assert all(a < line < b for line, (a, b) in zip(lines, between, strict=True))
+
+
+def test_every_part_has_a_heading() -> None:
+    sheet, places = sheet_of_views(crops=4)
+    top = places[0][0].start
+    for part in (places[0], places[1], places[4]):
+        above = np.asarray(sheet)[:top, part[1]]
+        assert (above < 100).all(axis=2).any()

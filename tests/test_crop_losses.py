@@ -12,12 +12,14 @@ from torch import Tensor
 from test_losses import (
     MODES,
     Positives,
+    add_up,
     assert_same_with_gradient,
     cosine,
     labels_of,
     modes,
     normal,
     seeds,
+    shares,
     taus,
 )
 from wcl.losses import crop_nce, crop_swap
@@ -88,6 +90,37 @@ def test_crop_swap_is_its_definition(
     )
 
 
+@given(seeds, st.integers(1, 3), st.integers(2, 6), taus)
+@settings(deadline=None, max_examples=20)
+def test_the_shares_of_crop_nce_add_up_to_the_whole(
+    seed: int, crops: int, count: int, tau: float
+) -> None:
+    assert_same_with_gradient(
+        lambda c, a, b: add_up(crop_nce(c[:, own], a, b, tau, own) for own in shares(seed, count)),
+        partial(crop_nce_by_loop, tau=tau),
+        normal(seed, crops, count, 4),
+        normal(seed + 1, count, 4),
+        normal(seed + 2, count, 4),
+    )
+
+
+@given(seeds, st.integers(1, 3), st.integers(2, 6), taus, modes)
+@settings(deadline=None, max_examples=20)
+def test_the_shares_of_crop_swap_add_up_to_the_whole(
+    seed: int, crops: int, count: int, tau: float, mode: Positives
+) -> None:
+    form = labels_of(seed, count, 3), labels_of(seed + 9, count, 3), tau, mode, True
+    assert_same_with_gradient(
+        lambda c, a, b: add_up(
+            crop_swap(c[:, own], a, b, *form, own) for own in shares(seed, count)
+        ),
+        lambda c, a, b: crop_swap_by_loop(c, a, b, *form),
+        normal(seed, crops, count, 4),
+        normal(seed + 1, count, 4),
+        normal(seed + 2, count, 4),
+    )
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_blocked_keys_get_no_gradient_and_the_crops_the_same(mode: Positives) -> None:
     crops = normal(0, 2, 5, 4).requires_grad_()
@@ -111,3 +144,9 @@ def test_crops_that_do_not_match_the_views_are_an_error() -> None:
         crop_nce(normal(0, 2, 5, 4), normal(1, 6, 4), normal(2, 6, 4))
     with pytest.raises(ValueError, match="crops of the same images"):
         crop_nce(normal(0, 6, 4), normal(1, 6, 4), normal(2, 6, 4))
+
+
+def test_crops_that_are_not_of_the_own_images_are_an_error() -> None:
+    own = torch.tensor([4, 0])
+    with pytest.raises(ValueError, match="crops of the same images"):
+        crop_nce(normal(0, 2, 5, 4), normal(1, 5, 4), normal(2, 5, 4), own=own)

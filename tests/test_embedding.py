@@ -180,6 +180,36 @@ def test_killed_and_started_again_it_writes_the_same_file_as_undisturbed(
     assert not partial.exists()
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_stopped_between_its_two_files_it_goes_on_unless_one_is_the_users(
+    changed: bool, digits_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, beside = tmp_path / "e.npy", tmp_path / "e.paths.csv"
+    replace = Path.replace
+
+    def replace_or_stop(path: Path, target: Path) -> Path:
+        if target == out:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replace_or_stop)
+        with pytest.raises(KeyboardInterrupt):
+            embed(digits_run, config("digits", out))
+    assert beside.exists() and not out.exists()
+    if changed:
+        beside.write_text("mine")
+        with pytest.raises(InputError, match=r"e\.paths\.csv: exists already"):
+            embed(digits_run, config("digits", out))
+        assert beside.read_text() == "mine"
+        return
+    embed(digits_run, config("digits", out))
+    embed(digits_run, config("digits", tmp_path / "whole.npy"))
+    assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
+    assert beside.read_bytes() == (tmp_path / "whole.paths.csv").read_bytes()
+    assert not (tmp_path / "e.npy.partial").exists()
+
+
 def stop_in_the_middle(run: Path, settings: EmbedConfig) -> None:
     """Press Ctrl-C when two chunks of BATCH images are finished."""
     with pytest.MonkeyPatch.context() as patch:
@@ -254,7 +284,7 @@ def test_unreadable_images_are_left_out_counted_and_named(
     assert all(f"{i}.png" in said for i in (0, 3, 7))
     for file in data.iterdir():
         file.write_bytes(b"")
-    with pytest.raises(InputError, match="none of its images can be read"):
+    with pytest.raises(InputError, match="none of the 8 images asked for can be read"):
         embed(photos_run, config(data, tmp_path / "f.parquet"))
     assert not list(tmp_path.glob("f.*"))
 
@@ -302,6 +332,14 @@ def test_names_may_be_anything(photos_run: Path, tmp_path: Path) -> None:
         (["--out", "e.csv", "--split", "val"], "--split: val is not one of train, test, all"),
         (["--out", "e.csv", "--data", "nothing"], "nothing: no such data"),
         (["--out", "e.csv", "--data", ""], "--data"),
+        (["--out", "file.csv"], "file.csv.partial: is in the way"),
+        (["--out", "link.csv"], "link.csv.partial: is in the way"),
+        (["--out", "nowhere.csv"], "nowhere.csv: a link that leads nowhere"),
+        (["--out", "x" * 300 + ".csv"], "too long for the name of a file"),
+        (["--out", "x" * 250 + ".csv"], "too long for the name of a file"),
+        (["--out", "e.csv", "--data", "x" * 300], "too long for the name of a file"),
+        (["--out", "e.csv", "--data", "no\nsuch"], "no such: no such data"),
+        (["--out", "e.csv", "--threads", "-1"], "--threads: must be between 0 and"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(
@@ -313,14 +351,29 @@ def test_mistakes_are_one_line_and_leave_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("taken.csv", "beside.paths.csv"):
+    for name in ("taken.csv", "beside.paths.csv", "file.csv.partial"):
         (tmp_path / name).write_text("mine")
+    (tmp_path / "link.csv.partial").symlink_to(tmp_path)
+    (tmp_path / "nowhere.csv").symlink_to("unmounted")
     before = files_below(tmp_path)
     assert run_command(["embed", str(digits_run), "--data", "digits", *words]) == 2
     complaint = capsys.readouterr().err
     assert says in complaint
     assert complaint.count("\n") == 1
     assert files_below(tmp_path) == before
+
+
+def test_it_computes_with_as_many_threads_as_asked_for(digits_run: Path, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 1):
+            out = tmp_path / f"{threads}.npy"
+            embed(digits_run, EmbedConfig("digits", str(out), threads=threads))
+            assert torch.get_num_threads() == threads
+            wcl.evaluate(digits_run, "knn", "digits", threads=3 - threads)
+            assert torch.get_num_threads() == 3 - threads
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_the_command_says_what_it_wrote(

@@ -1,5 +1,6 @@
 """The network: what it is made of, that it survives a file, and that timm can read it."""
 
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -254,9 +256,85 @@ def test_safetensors_of_somebody_else_are_an_input_error(
         load(tmp_path / "model.safetensors")
 
 
-def test_weights_that_do_not_fit_are_an_input_error(tmp_path: Path) -> None:
-    from safetensors import safe_open
+WRONG: dict[str, Any] = {
+    "size a text": {"size": "32"},
+    "size 0": {"size": 0},
+    "size enormous": {"size": 10**9},
+    "size true": {"size": True},
+    "channels negative": {"channels": -3},
+    "epoch a list": {"epoch": [7]},
+    "mean of texts": {"mean": ["0.5", "0.4", "0.3"]},
+    "mean of two": {"mean": [0.5, 0.4]},
+    "mean not a number": {"mean": [float("nan"), 0.4, 0.3]},
+    "mean a number": {"mean": 0.5},
+    "std 0": {"std": [0.2, 0, 0.3]},
+    "std beyond floats": {"std": [10**400, 0.2, 0.3]},
+    "heads unknown": {"heads": ["g", "h"]},
+    "heads twice": {"heads": ["g", "g"]},
+    "heads a number": {"heads": 2},
+    "method a number": {"method": 1},
+    "sha256 a number": {"sha256": 1},
+    "model missing": {"model": None},
+    "stem unknown": {"model": {"stem": "none"}},
+    "backbone a number": {"model": {"backbone": 18}},
+    "backbone unknown": {"model": {"backbone": "resnet\n18"}},
+    "layers 0": {"model": {"head_layers": 0}},
+    "width enormous": {"model": {"head_width": 2**60}},
+    "out a float": {"model": {"head_out": 8.0}},
+    "setting unknown": {"model": {"colour": "red"}},
+}
 
+
+def restate(path: Path, description: str) -> None:
+    """Give a saved encoder another description."""
+    save_file(load_file(path), path, {"wcl-encoder-1": description})
+
+
+def stated(path: Path) -> dict[str, Any]:
+    with safe_open(path, framework="pt") as opened:
+        found: dict[str, Any] = json.loads(opened.metadata()["wcl-encoder-1"])
+    return found
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_description_of_what_cannot_be_is_an_input_error(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "encoder.safetensors"
+    trained(described()).save(path)
+    right = stated(path)
+    restate(path, json.dumps(right))
+    assert load(path).description == described()
+    wrong = {**right, **WRONG[kind]}
+    if isinstance(wrong["model"], dict):
+        wrong["model"] = {**right["model"], **wrong["model"]}
+    restate(path, json.dumps(wrong))
+    with pytest.raises(InputError, match=r"encoder\.safetensors: damaged") as refused:
+        load(path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "1", "null", "{}", "[" * 100_000])
+def test_a_description_that_is_none_is_an_input_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "encoder.safetensors"
+    trained(described()).save(path)
+    restate(path, text)
+    with pytest.raises(InputError, match="damaged, or of another version"):
+        load(path)
+
+
+def test_what_a_later_version_adds_to_a_description_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "encoder.safetensors"
+    trained(described()).save(path)
+    restate(path, json.dumps({**stated(path), "taste": "sweet"}))
+    assert load(path).description == described()
+
+
+def test_an_encoder_is_printed_on_one_line() -> None:
+    assert repr(Encoder(described())) == (
+        "Encoder(resnet_small, 256 features, size 32, wcl, epoch 7)"
+    )
+
+
+def test_weights_that_do_not_fit_are_an_input_error(tmp_path: Path) -> None:
     path = tmp_path / "encoder.safetensors"
     trained(described()).save(path)
     with safe_open(path, framework="pt") as opened:

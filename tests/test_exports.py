@@ -1,5 +1,7 @@
 """Exports: every format computes what the encoder computes, and tells nothing it should not."""
 
+import hashlib
+import io
 import json
 import re
 import sys
@@ -124,7 +126,8 @@ def test_metadata_are_in_the_files_themselves(resnet: Path) -> None:
         timm_s = json.loads(opened.metadata()["wcl-backbone-1"])
     extra = {"wcl-export-1": ""}
     torch.jit.load(exported(resnet, "torchscript"), _extra_files=extra)
-    (onnx_s,) = onnx.load(exported(resnet, "onnx")).metadata_props
+    onnx_s, checksum = onnx.load(exported(resnet, "onnx")).metadata_props
+    assert (onnx_s.key, checksum.key) == ("wcl-export-1", "sha256")
     for found in (timm_s, json.loads(extra["wcl-export-1"]), json.loads(onnx_s.value)):
         assert found["data"] == "birds"
         assert found["mean"] == list(MEAN)
@@ -248,6 +251,28 @@ def test_the_model_card_says_how_it_was_made(run: Path, tmp_path: Path) -> None:
     assert {"data", "out", "workers"} & settings.keys() == set()
 
 
+def test_the_model_card_has_the_results_of_these_weights_alone(run: Path, tmp_path: Path) -> None:
+    sha256 = wcl.load(run).description.sha256
+    row = {"protocol": "knn", "setting": "k = 9", "measure": "top1", "encoder": 0.5}
+    row |= {"untrained": 0.25, "n_train": 20, "n_test": 4}
+    found = {"data": "/home/anna/secret place/birds", "rows": [row]}
+    file = run / "evaluation.json"
+    cards = {}
+    for name, content in {
+        "these": json.dumps({**found, "sha256": sha256}),
+        "others": json.dumps({**found, "sha256": "0" * 64}),
+        "no": "[]",
+        "broken": "{",
+    }.items():
+        file.write_text(content)
+        cards[name] = (wcl.export(run, "hub-folder", tmp_path / name) / "README.md").read_text()
+    file.unlink()
+    assert "## Results on birds" in cards["these"]
+    assert "| knn | k = 9 | top1 | 0.500 | 0.250 | 20 | 4 |" in cards["these"]
+    assert "secret place" not in cards["these"]
+    assert not [name for name in ("others", "no", "broken") if "## Results" in cards[name]]
+
+
 def test_a_card_of_an_encoder_for_timm_is_tagged_so(resnet: Path) -> None:
     card = (exported(resnet, "hub-folder") / "README.md").read_text()
     front: dict[str, Any] = yaml.safe_load(card.split("---\n")[1])
@@ -362,15 +387,104 @@ def test_damaged_and_foreign_files_are_refused_in_one_line(
     to: str, resnet: Path, tmp_path: Path
 ) -> None:
     whole, file = exported(resnet, to).read_bytes(), tmp_path / FORMATS[to].name
-    broken = [b"", b"nothing of the kind", whole[: len(whole) // 2]]
-    if to != "onnx":  # which has no checksums
-        broken.append(flipped(whole))
-    for content in broken:
+    for content in (b"", b"nothing of the kind", whole[: len(whole) // 2], flipped(whole)):
         file.write_bytes(content)
         with pytest.raises(InputError) as refused:
             wcl.load(file)
         assert str(file) in str(refused.value)
         assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("to", ["torchscript", "onnx"])
+def test_a_single_bit_anywhere_is_noticed(to: str, resnet: Path, tmp_path: Path) -> None:
+    whole, file = exported(resnet, to).read_bytes(), tmp_path / FORMATS[to].name
+    places = [0, 100, len(whole) // 3, len(whole) - 500, len(whole) - 64, len(whole) - 1]
+    places += [match.start() for match in re.finditer(rb"wcl-export-1|\"mean\"|sha256", whole)]
+    for place in places:
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        file.write_bytes(changed)
+        with pytest.raises(InputError, match=r"damaged|not an encoder that wcl exported"):
+            wcl.load(file)
+    file.write_bytes(whole)
+    assert wcl.load(file).features == 512
+
+
+def restated(to: str, whole: bytes, file: Path, description: str) -> None:
+    """An exported file with another description, its checksum right: by somebody's own hand."""
+    if to == "onnx":
+        import onnx
+
+        model = onnx.load_from_string(whole)
+        model.metadata_props[0].value = description
+        content: bytes = model.SerializeToString()
+    else:
+        made = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(whole)) as old, zipfile.ZipFile(made, "w") as new:
+            new.comment = old.comment
+            for entry in old.infolist():
+                own = entry.filename.endswith("/extra/wcl-export-1")
+                new.writestr(entry, description if own else old.read(entry))
+        content = made.getvalue()
+    file.write_bytes(content[:-64] + hashlib.sha256(content[:-64]).hexdigest().encode())
+
+
+@pytest.mark.parametrize("to", ["torchscript", "onnx"])
+def test_what_a_file_states_of_itself_is_checked(to: str, resnet: Path, tmp_path: Path) -> None:
+    whole, file = exported(resnet, to).read_bytes(), tmp_path / FORMATS[to].name
+    with zipfile.ZipFile(exported(resnet, "torchscript")) as archive:
+        right = json.loads(
+            archive.read(archive.namelist()[0].split("/")[0] + "/extra/wcl-export-1")
+        )
+    restated(to, whole, file, json.dumps(right))
+    close(wcl.load(file).embed(pixels(2)), wcl.load(resnet).embed(pixels(2)))
+    wrong: list[dict[str, Any]] = [
+        {"features": 7},
+        {"features": "512"},
+        {"size": "32"},
+        {"size": 0},
+        {"std": [0, 0, 0]},
+    ]
+    wrong += [{"channels": 2, "mean": [0.5, 0.5], "std": [0.5, 0.5]}, {"model": 3}]
+    texts = [json.dumps({**right, **change}) for change in wrong]
+    for text in [*texts, "", "{}", "[" * 100_000]:
+        restated(to, whole, file, text)
+        with pytest.raises(InputError) as refused:
+            wcl.load(file)
+        assert str(file) in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
+def test_an_opened_export_is_printed_on_one_line(resnet: Path) -> None:
+    found = repr(wcl.load(exported(resnet, "onnx")))
+    assert found == "ExportedEncoder(resnet18, 512 features, size 32, wcl, epoch 7)"
+
+
+@pytest.mark.parametrize("to", ["onnx", "hub-folder"])
+def test_files_and_folders_in_each_others_place_are_named(
+    to: str, resnet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "encoder.safetensors").write_bytes((resnet / "encoder.safetensors").read_bytes())
+    suffix = Path(FORMATS[to].name).suffix
+    (run / "export").write_text("mine")
+    (tmp_path / f"link{suffix}").symlink_to(tmp_path / "unmounted")
+    says = {
+        "": f"{run / 'export'}: a file where a folder is needed",
+        f"{run}/export/x{suffix}": "in a folder that exists",
+        f"{tmp_path}/{'x' * 300}{suffix}": "too long for the name of a file",
+        f"{tmp_path}/link{suffix}": "a link that leads nowhere",
+    }
+    for out, complaint in says.items():
+        words = ["export", str(run), "--to", to, *(["--out", out] if out else [])]
+        assert run_command(words) == 2
+        said = capsys.readouterr().err
+        assert complaint in said
+        assert said.count("\n") == 1
+    assert (run / "export").read_text() == "mine"
+    assert (tmp_path / f"link{suffix}").is_symlink()
+    assert not (tmp_path / "unmounted").exists()
 
 
 def test_files_that_others_wrote_are_not_opened(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from wcl.knn import approximate, exact, nearest
 from wcl.knn.approximate import ApproximateSearch
+from wcl.knn.shards import Shards
 
 
 def naive(queries: Tensor, keys: Tensor, k: int, itself: Tensor | None) -> Tensor:
@@ -158,6 +159,41 @@ def test_images_that_are_all_the_same_have_different_neighbours() -> None:
     assert all(len({image, *found}) == 8 for image, found in enumerate(index.tolist()))
 
 
+@settings(max_examples=60)
+@given(
+    count=st.integers(2, 300),
+    k=st.integers(1, 9),
+    keys_at_a_time=st.sampled_from([1, 5, 32, 130, 1000]),
+    seed=st.integers(0, 1000),
+)
+def test_of_equally_similar_images_the_lower_number_comes_first(
+    count: int, k: int, keys_at_a_time: int, seed: int
+) -> None:
+    # Of length 2 all, so that their cosines are exact and often the same.
+    rows = random_rows(count, 4, seed).sign()
+    k = min(k, count - 1)
+    similarity = rows @ rows.T / 4
+    similarity.fill_diagonal_(-2)
+    cosine, index = similarity.sort(dim=1, descending=True, stable=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "_KEYS_AT_A_TIME", keys_at_a_time)
+        found = nearest(rows, rows, k, torch.arange(count))
+    assert torch.equal(found[0], cosine[:, :k])
+    assert torch.equal(found[1], index[:, :k])
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="other libraries may round")
+@pytest.mark.parametrize("width", [3, 64, 500])
+def test_how_many_are_asked_about_changes_no_bit(width: int) -> None:
+    rows = random_rows(900, width)
+    cosine, index = nearest(rows, rows, 5, torch.arange(900))
+    for asked in (1, 2, 5, 15, 16, 17, 31, 299, 898):
+        some = torch.arange(900 - asked, 900)
+        one, other = nearest(rows[some], rows, 5, some)
+        assert torch.equal(one, cosine[some])
+        assert torch.equal(other, index[some])
+
+
 def recall_by_counting(rows: Tensor, among: list[int], found: Tensor) -> float:
     """Share of the true neighbours of the images `among` that are in their rows of `found`."""
     hits = [
@@ -176,7 +212,7 @@ def test_the_recall_reported_is_the_share_of_true_neighbours_found(
     monkeypatch.setattr(approximate, "_LISTS_SEARCHED_FIRST", 1)
     rows = F.normalize(random_rows(600, 12), dim=1).half()
     candidates = torch.arange(0, 600, step)
-    search = ApproximateSearch(rows, 5, candidates)
+    search = ApproximateSearch(Shards(rows), 5, candidates)
     _, index = search.nearest(candidates)
     recall = recall_by_counting(rows, candidates.tolist(), index)
     assert search.recall == pytest.approx(recall, abs=1e-3)
@@ -186,29 +222,30 @@ def test_the_recall_reported_is_the_share_of_true_neighbours_found(
 def test_approximate_neighbours_are_other_candidates_with_their_cosines_in_falling_order() -> None:
     rows = F.normalize(random_rows(500, 16), dim=1).half()
     candidates = torch.arange(500)[torch.arange(500) % 5 != 0]
-    cosine, index = ApproximateSearch(rows, 6, candidates).nearest(candidates)
+    cosine, index = ApproximateSearch(Shards(rows), 6, candidates).nearest(candidates)
     assert set(index.flatten().tolist()) <= set(candidates.tolist())
     assert all(
         len({i, *row}) == 7 for i, row in zip(candidates.tolist(), index.tolist(), strict=True)
     )
     expected = cosines(rows[candidates], rows).gather(1, index)
-    torch.testing.assert_close(cosine.double(), expected, rtol=0, atol=2e-3)  # stored in half
+    torch.testing.assert_close(cosine.double(), expected, rtol=0, atol=1e-6)
     assert (cosine.diff(dim=1) <= 0).all()
 
 
 def test_approximate_search_leaves_itself_out_among_twins_too() -> None:
     rows = F.normalize(random_rows(60, 8), dim=1).half().repeat(6, 1)
     every = torch.arange(360)
-    _, index = ApproximateSearch(rows, 3, every).nearest(every)
+    _, index = ApproximateSearch(Shards(rows), 3, every).nearest(every)
     for image, found in enumerate(index.tolist()):
         assert set(found) <= set(range(image % 60, 360, 60)) - {image}
-        assert len(set(found)) == 3
+        assert found == sorted(set(found))  # the lower number first, and none twice
+        assert len(found) == 3
 
 
 def test_approximate_search_finds_the_same_twice() -> None:
     rows = F.normalize(random_rows(800, 24), dim=1).half()
     every = torch.arange(800)
-    first, second = (ApproximateSearch(rows, 4, every) for _ in range(2))
+    first, second = (ApproximateSearch(Shards(rows), 4, every) for _ in range(2))
     assert first.recall == second.recall
     for a, b in zip(first.nearest(every), second.nearest(every), strict=True):
         assert torch.equal(a, b)
@@ -238,7 +275,7 @@ def test_approximate_search_finds_as_many_as_are_wanted(
         centres[which] + 0.05 * torch.randn(4000, 32, generator=generator), dim=1
     ).half()
     every = torch.arange(4000)
-    search = ApproximateSearch(rows, 20, every)
+    search = ApproximateSearch(Shards(rows), 20, every)
     cosine, index = search.nearest(every)
     assert (index >= 0).all(), (search.recall, int((index < 0).sum()))
     assert (cosine >= -1.01).all()
@@ -248,7 +285,7 @@ def test_approximate_search_of_all_lists_is_near_exact_in_tight_groups() -> None
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(60, 32, generator=generator)[torch.arange(1000) % 60]
     x = x + 0.05 * torch.randn(1000, 32, generator=generator)
-    search = ApproximateSearch(F.normalize(x, dim=1).half(), 4, torch.arange(1000))
+    search = ApproximateSearch(Shards(F.normalize(x, dim=1).half()), 4, torch.arange(1000))
     assert search.recall >= 0.95
 
 
@@ -260,5 +297,5 @@ def test_the_sample_is_spread_over_all_rows(count: int) -> None:
 
 def test_recall_among_twins_counts_a_twin_as_found() -> None:
     rows = F.normalize(random_rows(50, 32), dim=1).half().repeat(20, 1)
-    search = ApproximateSearch(rows, 4, torch.arange(1000))
+    search = ApproximateSearch(Shards(rows), 4, torch.arange(1000))
     assert search.recall >= 0.95

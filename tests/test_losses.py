@@ -1,7 +1,7 @@
 """The losses against plain loops over their definitions, in float64, with their gradients."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import pytest
@@ -80,6 +80,18 @@ def assert_same_with_gradient(
         torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-9)
 
 
+def shares(seed: int, count: int) -> list[Tensor]:
+    """The positions 0 … count − 1 dealt out at random, in no order; the last share is empty."""
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(count, generator=generator)
+    holder = torch.randint(3, (count,), generator=generator)
+    return [order[holder == number] for number in range(4)]
+
+
+def add_up(parts: Iterable[Tensor]) -> Tensor:
+    return torch.stack(list(parts)).sum()
+
+
 @given(seeds, st.integers(2, 6), st.integers(1, 5), taus)
 @settings(deadline=None, max_examples=20)
 def test_nt_xent_is_its_definition(seed: int, count: int, width: int, tau: float) -> None:
@@ -121,6 +133,54 @@ def test_swap_gives_each_view_the_labels_of_the_other(
         normal(0, 6, 4),
         normal(1, 6, 4),
     )
+
+
+@given(seeds, st.integers(2, 7), taus)
+@settings(deadline=None, max_examples=20)
+def test_the_shares_of_nt_xent_add_up_to_the_whole(seed: int, count: int, tau: float) -> None:
+    assert_same_with_gradient(
+        lambda a, b: add_up(nt_xent(a, b, tau, own) for own in shares(seed, count)),
+        lambda a, b: nt_xent_by_loop(a, b, tau),
+        normal(seed, count, 4),
+        normal(seed + 1, count, 4),
+    )
+
+
+@given(seeds, st.integers(2, 8), taus, modes, st.booleans())
+@settings(deadline=None, max_examples=30)
+def test_the_shares_of_swap_add_up_to_the_whole(
+    seed: int, count: int, tau: float, mode: Positives, keys: bool
+) -> None:
+    y1, y2 = labels_of(seed, count, 3), labels_of(seed + 1, count, 3)
+    y1[0], y2[0] = y1[1], y2[1]  # with no positives at all there is no graph in the loop
+    assert_same_with_gradient(
+        lambda a, b: add_up(
+            swap(a, b, y1, y2, tau, mode, keys, own) for own in shares(seed, count)
+        ),
+        lambda a, b: (
+            supervised_by_loop(a, y2, tau, mode, keys) + supervised_by_loop(b, y1, tau, mode, keys)
+        ),
+        normal(seed, count, 4),
+        normal(seed + 1, count, 4),
+    )
+
+
+def test_a_share_is_the_sum_over_its_anchors_divided_by_the_number_of_all() -> None:
+    z = torch.eye(4, dtype=torch.float64)
+    z1, z2 = z, z[[0, 1, 3, 2]]  # the views of images 0 and 1 agree, those of 2 and 3 do not
+    easy = math.log(1 + 6 * math.exp(-2))
+    assert nt_xent(z1, z2, 0.5, torch.tensor([1])).item() == pytest.approx(easy / 4)
+    assert nt_xent(z1, z2, 0.5, torch.tensor([1, 0])).item() == pytest.approx(easy / 2)
+    hard = math.log(6 + math.exp(2))
+    assert nt_xent(z1, z2, 0.5, torch.tensor([2])).item() == pytest.approx(hard / 4)
+
+
+def test_an_empty_share_is_zero_with_a_gradient_of_zero() -> None:
+    v1, v2 = normal(0, 5, 3).requires_grad_(), normal(1, 5, 3).requires_grad_()
+    y, none = labels_of(0, 5, 2), torch.arange(0)
+    for loss in (nt_xent(v1, v2, own=none), swap(v1, v2, y, y, own=none)):
+        assert loss.item() == 0
+        assert not any(part.any() for part in torch.autograd.grad(loss, (v1, v2)))
 
 
 @pytest.mark.parametrize("positives", MODES)
@@ -296,6 +356,15 @@ def test_labels_that_do_not_match_are_an_error(
 ) -> None:
     with pytest.raises(ValueError, match="labels"):
         supervised_contrastive(torch.ones(rows), torch.zeros(labels, dtype=torch.long))
+
+
+@pytest.mark.parametrize("own", [torch.ones(4, dtype=torch.bool), torch.arange(4)[:, None]])
+def test_own_anchors_that_are_not_positions_are_an_error(own: Tensor) -> None:
+    v, y = normal(0, 4, 3), labels_of(0, 4, 2)
+    with pytest.raises(ValueError, match="own must be positions"):
+        nt_xent(v, v, own=own)
+    with pytest.raises(ValueError, match="own must be positions"):
+        supervised_contrastive(v, y, own=own)
 
 
 def test_options_that_cannot_be_are_an_error() -> None:

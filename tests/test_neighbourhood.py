@@ -36,7 +36,7 @@ def see(here: Neighbourhood, seed: int, rows: list[int] | None = None) -> dict[i
     """Store new features of some images; the order in which each then finds the others of them."""
     rows = list(range(len(here.bank.seen))) if rows is None else rows
     h = torch.randn(len(rows), WIDTH, generator=torch.Generator().manual_seed(seed))
-    here.bank.store(np.array(rows), h)
+    here.bank.store([np.array(rows)], h)
     unit = F.normalize(h.double(), dim=1)
     order = (unit @ unit.T).argsort(dim=1, descending=True).tolist()
     return {rows[i]: [rows[j] for j in order[i] if j != i] for i in range(len(rows))}

@@ -131,6 +131,18 @@ def test_an_exact_a_resized_and_a_recompressed_copy_are_found(run: Path, with_co
     assert {"3 copy.jpg", "3.jpg"} <= {Path(path).name for path in equal.paths}
 
 
+def test_a_larger_group_comes_before_a_more_similar_one(run: Path, tmp_path: Path) -> None:
+    root = tmp_path / "library"
+    root.mkdir()
+    for i in range(2):
+        picture(1).save(root / f"equal {i}.png")
+    for quality in (50, 70, 95):
+        picture(2, 96, 128).save(root / f"alike {quality}.jpg", quality=quality)
+    [large, small] = wcl.duplicates(run, root, 0.999)
+    assert [len(large.paths), len(small.paths)] == [3, 2]
+    assert large.similarity < small.similarity
+
+
 def test_groups_come_by_size_and_then_by_similarity(run: Path, data: Path) -> None:
     encoder = wcl.load(run)
     paths = [str(path) for path in sorted(data.rglob("*.jpg"))]
@@ -165,7 +177,7 @@ def test_the_commands_print_tables_and_draw(
     assert run_command(["duplicates", *common, "--threshold", "0.999"]) == 0
     said = capsys.readouterr().out
     assert said.splitlines()[0].split() == ["group", "cosine", "path"]
-    assert said.endswith("4 of 13 images in 1 groups; wrote duplicates.png\n")
+    assert said.endswith("4 of 13 images in 1 group; wrote duplicates.png\n")
     assert Image.open(here / "duplicates.png").format == "PNG"
     assert before == {path: path.read_bytes() for path in before}
     new = {path.relative_to(run).parts[0] for path in run.rglob("*") if path not in before}
@@ -221,6 +233,22 @@ def test_a_threshold_that_joins_most_images_is_remarked_on(
     assert "--threshold 0.7525" in capsys.readouterr().err
 
 
+def test_where_no_threshold_can_be_higher_none_is_advised(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "same").mkdir()
+    for i in range(5):
+        picture(1).save(tmp_path / "same" / f"{i}.png")
+    for threshold in ("1", "0.99999"):
+        assert (
+            run_command(["duplicates", str(run), "--data", "same", "--threshold", threshold]) == 0
+        )
+        said = capsys.readouterr().err
+        assert "hardly tells these images apart" in said
+        assert "--threshold" not in said
+
+
 def test_unreadable_images_and_names_of_any_kind_are_no_trouble(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +290,8 @@ def test_unreadable_images_and_names_of_any_kind_are_no_trouble(
         (["duplicates", "--threshold", "1.5"], "--threshold: must be above 0"),
         (["duplicates", "--threshold", ".nan"], "--threshold: must be above 0"),
         (["duplicates", "--out", "good.png"], "good.png: exists already"),
+        (["duplicates", "--out", "link.png"], "link.png: a link that leads nowhere"),
+        (["neighbours", "--query", "good.png", "--out", "link.png"], "a link that leads nowhere"),
         (["duplicates", "--data", ""], "--data: say where"),
     ],
 )
@@ -278,6 +308,7 @@ def test_mistakes_are_one_line_and_leave_nothing(
     picture(1).save(tmp_path / "good.png")
     (tmp_path / "text.jpg").write_text("no picture")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "link.png").symlink_to(tmp_path / "gone" / "picture.png")
     before = set(tmp_path.rglob("*"))
     command, *options = words
     assert run_command([command, str(run), "--data", str(data), *options]) == 2

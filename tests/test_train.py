@@ -165,7 +165,8 @@ def test_resume_without_a_run_says_so(tmp_path: Path) -> None:
 
 def test_a_run_that_died_before_its_first_checkpoint_begins_again(tmp_path: Path) -> None:
     whole, parts = tiny_run(tmp_path / "whole"), tiny_run(tmp_path / "parts")
-    (parts / "checkpoints" / "last.ckpt").unlink()
+    for checkpoint in (parts / "checkpoints").iterdir():
+        checkpoint.unlink()
     tiny_run(parts, resume=True)
     assert_same_run(whole, parts)
 
@@ -184,15 +185,6 @@ def test_two_runs_cannot_train_into_one_folder(tmp_path: Path) -> None:
     assert tiny_run(run, epochs=1, resume=True) == run
 
 
-@pytest.mark.parametrize("part", ["step", "data", "monitor", "encoder", "optimiser", "random"])
-def test_a_checkpoint_that_lacks_a_part_is_refused(part: str, tmp_path: Path) -> None:
-    path = tiny_run(tmp_path / "run", epochs=1) / "checkpoints" / "last.ckpt"
-    state = torch.load(path, weights_only=True)
-    torch.save({name: value for name, value in state.items() if name != part}, path)
-    with pytest.raises(InputError, match="not a checkpoint"):
-        tiny_run(tmp_path / "run", epochs=1, resume=True)
-
-
 def test_resume_refuses_images_that_are_not_those_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +201,7 @@ def test_images_none_of_which_can_be_read_stop_the_run(tmp_path: Path) -> None:
     data = photo_folder(tmp_path / "data")
     for path in data.rglob("*.jpg"):
         path.write_bytes(b"")
-    with pytest.raises(RunError, match="none of its images can be read"):
+    with pytest.raises(RunError, match="no batch has two images that can be read; 24 cannot"):
         photo_run(data, tmp_path / "run")
 
 

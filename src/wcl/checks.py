@@ -11,12 +11,15 @@ from wcl.machine import best_device
 _AT_LEAST = {
     "epochs": 1,
     "batch": 2,
+    "micro_batch": 0,
+    "devices": 1,
     "size": 1,
     "limit": 0,
     "classes": 0,
     "seed": 0,
     "early_epochs": 0,
     "save_every": 1,
+    "most_unreadable": 0,
     "threads": 0,
     "workers": -1,
     "model.head_width": 1,
@@ -47,6 +50,7 @@ _AT_LEAST = {
 _AT_MOST = {
     "seed": 2**63 - 1,
     "size": 4096,
+    "devices": 1024,
     "threads": 4096,
     "workers": 1024,
     "model.head_width": 2**20,
@@ -90,6 +94,13 @@ def check(config: PretrainConfig) -> None:
         raise InputError("--log.health: must be 0, or at least 2")
     if config.loss.tau <= 0:
         raise InputError(f"--loss.tau: must be more than 0, not {config.loss.tau}")
+    if config.micro_batch and config.batch % config.micro_batch:
+        raise InputError(
+            f"--micro_batch: a batch of {config.batch} images does not divide into pieces of "
+            f"{config.micro_batch}"
+        )
+    if config.wait <= 0:
+        raise InputError(f"--wait: must be more than 0 minutes, not {config.wait:g}")
     if config.model.head_layers not in (2, 3):
         raise InputError(f"--model.head_layers: must be 2 or 3, not {config.model.head_layers}")
     _check_augmentation(config)

@@ -6,11 +6,12 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from wcl import __version__
-from wcl.errors import InputError, RunError, did_you_mean
+from wcl.errors import InputError, RunError, ToldElsewhere, did_you_mean
 
 T = TypeVar("T")
 _STOPPED = 130  # as a shell reports Ctrl-C
@@ -29,14 +30,12 @@ def pretrain(words: list[str]) -> int:
         return 0
     resume, words = take_flag("--resume", words)
     config = settings.parse_settings(words, resume)
-    if sys.stderr.isatty():  # a sign of life: the import below takes seconds
+    first = os.environ.get("RANK", "0") == "0"  # of several processes
+    if first and sys.stderr.isatty():  # a sign of life: the import below takes seconds
         print(f"{config.method} on {config.data} for {config.epochs} epochs", file=sys.stderr)
     from wcl import train
 
-    if not train.run(config, resume):
-        return _STOPPED
-    print(f"the run is in {config.out}; wcl.load opens it, wcl eval measures it", file=sys.stderr)
-    return 0
+    return 0 if train.run(config, resume) else _STOPPED
 
 
 def evaluate(words: list[str]) -> int:
@@ -111,6 +110,31 @@ def duplicates(words: list[str]) -> int:
     return 0
 
 
+def report(words: list[str]) -> int:
+    from wcl.config import ReportConfig
+
+    usage = "RUN [RUN2 …] [--data SRC] [--out FILE]"
+    run, words = positional("run", words, f"wcl report {usage}")
+    runs = [run, *takewhile(lambda word: not word.startswith("-"), words)]
+    config = options(ReportConfig, "report", words[len(runs) - 1 :], usage)
+    from wcl.report.build import write_report
+
+    write_report(runs, config)
+    return 0
+
+
+def watch(words: list[str]) -> int:
+    from wcl.config import WatchConfig
+
+    usage = "RUN [--port 8765]"
+    run, words = positional("run", words, f"wcl watch {usage}")
+    config = options(WatchConfig, "watch", words, usage)
+    from wcl.report.watch import watch as watch_run
+
+    watch_run(run, config)
+    return 0
+
+
 def export(words: list[str]) -> int:
     from wcl.config import ExportConfig
 
@@ -141,8 +165,11 @@ def views(words: list[str]) -> int:
     if wants_help(words):
         settings.settings_parser(ViewsConfig).print_help()
         return 0
-    source, words = positional("source", words, "wcl views SRC [RECIPE] [--out FILE]")
+    usage = "wcl views SRC [RECIPE] [--out FILE]"
+    source, words = positional("source", words, usage)
     recipe = words[:1] if words and not words[0].startswith("-") else []
+    if source in settings.recipe_names() and recipe and Path(recipe[0]).expanduser().exists():
+        raise InputError(f"{source}: the images come first: wcl views {recipe[0]} {source}")
     config = settings.parse_views([*recipe, "--data", source, *words[len(recipe) :]])
     from wcl.contact_sheet import views as write_views
 
@@ -162,7 +189,7 @@ def demo(words: list[str]) -> int:
 def bench(words: list[str]) -> int:
     from wcl.config import BenchConfig
 
-    names = ("augment", "labels", "step", "crops", "knn", "eval")
+    names = ("augment", "labels", "step", "crops", "knn", "eval", "scale")
     name, words = choice("bench", "benchmark", names, words, "[--json]")
     as_json, words = take_flag("--json", words)
     config = options(BenchConfig, f"bench {name}", words, "[--json]")
@@ -192,12 +219,14 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "views": (views, "write a picture of what the augmentations do to your images"),
     "pretrain": (pretrain, "pretrain an encoder on images without labels"),
     "eval": (evaluate, "evaluate an encoder: knn, linear, finetune, lowshot, project, all"),
+    "report": (report, "write a page about runs: scores, curves, groups, a map"),
+    "watch": (watch, "follow a run in the browser while it trains"),
     "embed": (embed, "write the vectors of all images to a parquet, npy or csv file"),
     "neighbours": (neighbours, "find the images most like a given one, and draw them"),
     "duplicates": (duplicates, "find images that are nearly the same; nothing is deleted"),
     "export": (export, "write an encoder for timm, torch, ONNX or the Hugging Face hub"),
     "recipes": (recipes, "list the recipes, or print one"),
-    "bench": (bench, "measure speed: augment, labels, step, crops, knn, eval"),
+    "bench": (bench, "measure speed: augment, labels, step, crops, knn, eval, scale"),
 }
 
 
@@ -217,8 +246,10 @@ def positional(what: str, words: list[str], usage: str) -> tuple[str, list[str]]
     """The first word, and the others; for help there need not be one."""
     if wants_help(words):
         return "", words
-    if not words or words[0].startswith("-"):
+    if not words:
         raise InputError(f"the {what} is missing; usage: {usage}")
+    if words[0].startswith("-"):
+        raise InputError(f"{words[0]}: the {what} comes first; usage: {usage}")
     return words[0], words[1:]
 
 
@@ -234,6 +265,8 @@ def choice(
         raise HelpShown
     if not words:
         raise InputError(f"the {what} is missing; usage: {line}")
+    if len(words) > 1 and words[1] in known:
+        raise InputError(f"{words[1]}: the {what} comes first; usage: {line}")
     raise InputError(
         f"{words[0]}: no such {what}{did_you_mean(words[0], known)}; there are {', '.join(known)}"
     )
@@ -287,8 +320,10 @@ def run_command(words: list[str]) -> int:
     except HelpShown:
         return 0
     except (InputError, RunError) as error:
-        print(f"wcl: {error}", file=sys.stderr)
+        print(f"wcl: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
+    except ToldElsewhere as error:
+        return error.status
     except BrokenPipeError:
         raise
     except OSError as error:  # a full disk, a file that vanished, a folder without permission

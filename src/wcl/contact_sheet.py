@@ -1,8 +1,10 @@
 """A picture of what the augmentations do: one row per image, the original and some views of it."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,16 +18,26 @@ from wcl.data.decode import UnreadableImage, centre_crop
 from wcl.data.photo_views import PhotoViews, Task
 from wcl.errors import InputError
 from wcl.multicrop import view_kinds
-from wcl.new_file import new_file
+from wcl.new_file import new_file, written_whole
+from wcl.pictures import INK, RULE, text_width, write
 from wcl.randomness import Draws, Integers
 
 _SMALLEST_TILE = 96
 _NEIGHBOUR_TILE = 96
 _GAP = 8
+_BETWEEN_PARTS = 32
+_HEADING, _LETTERS = 30, 15
 _FRAME = 3
 # Blue and orange: told apart by colour-blind readers too.
 _SAME_CLASS, _OTHER_CLASS = "#0072b2", "#e69f00"
-_LEGEND = "blue: of the image's class, orange: of another"
+_LEGEND = {_SAME_CLASS: "same class", _OTHER_CLASS: "other class"}
+
+
+class _Part(NamedTuple):
+    """Tiles of every row that belong together, under one heading."""
+
+    heading: str
+    tiles: int
 
 
 def views(config: ViewsConfig) -> Path:
@@ -36,8 +48,14 @@ def views(config: ViewsConfig) -> Path:
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
     source = in_memory(first_classes(open_source(config.data), config.classes))
-    contact_sheet(source, config, config.images, config.views).save(out)
-    print(f"wrote {out}: each row is an image and {config.views} views of it")
+    sheet = contact_sheet(source, config, config.images, config.views)
+    with written_whole(out) as unfinished:
+        sheet.save(unfinished, "PNG")
+    views, crops = _counted(config.views, "view"), config.crops
+    shown = f"and {views} of it"
+    if crops.count:
+        shown = f"{views} of it and {_counted(crops.count, 'small crop')}"
+    print(f"wrote {out}: each row is an image{',' if crops.count else ''} {shown}")
     return out
 
 
@@ -57,7 +75,15 @@ def contact_sheet(
             continue
     if not rows:
         raise InputError(f"{source.name}: none of its images can be read")
-    return _sheet(rows, config.size)
+    crops = config.crops
+    parts = [_Part("image", 1), _Part(f"views of {config.size} pixels", views)]
+    if crops.count:
+        parts.append(_Part(f"crops of {crops.size} pixels", crops.count))
+    return _sheet(rows, config.size, parts)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _views(source: Source, index: int, config: PretrainConfig, count: int) -> list[Tensor]:
@@ -82,9 +108,8 @@ def write_neighbours(path: Path, source: Source, neighbours: Integers, seed: int
     """Write the sheet of neighbours as PNG, whole or not at all."""
     sheet = neighbour_sheet(source, neighbours, seed)
     if sheet is not None:
-        unfinished = path.with_name(path.name + ".tmp")
-        sheet.save(unfinished, "PNG")
-        unfinished.replace(path)
+        with written_whole(path) as unfinished:
+            sheet.save(unfinished, "PNG")
 
 
 def neighbour_sheet(
@@ -109,7 +134,8 @@ def neighbour_sheet(
         if source.labels is not None:
             same = (source.labels[shown] == source.labels[index]).tolist()
             frames.append([_SAME_CLASS if s else _OTHER_CLASS for s in same])
-    return _sheet(rows, size, frames) if rows else None
+    parts = [_Part("image", 1), _Part("nearest neighbours", neighbours.shape[1])]
+    return _sheet(rows, size, parts, frames) if rows else None
 
 
 def _visible(views: Tensor, augment: AugmentConfig) -> Tensor:
@@ -120,29 +146,59 @@ def _visible(views: Tensor, augment: AugmentConfig) -> Tensor:
 
 
 def _sheet(
-    rows: list[list[Tensor]], size: int, frames: Sequence[Sequence[str]] = ()
+    rows: list[list[Tensor]],
+    size: int,
+    parts: Sequence[_Part],
+    frames: Sequence[Sequence[str]] = (),
 ) -> Image.Image:
-    """Tiles in rows, the first of each set apart; small ones stay smaller, some are framed."""
+    """Tiles in rows, a line between the parts; small ones stay smaller, some are framed."""
     tile = size * max(1, -(-_SMALLEST_TILE // size))
     step = tile + _GAP
-    height = len(rows) * step + (3 * _GAP if frames else _GAP)
-    sheet = Image.new("RGB", (len(rows[0]) * step + 2 * _GAP, height), "white")
-    draw = ImageDraw.Draw(sheet)
+    sides = [pixels.shape[-1] * tile // size for pixels in rows[0]]
+    lefts, lines, right = _columns(parts, sides)
+    bottom = _HEADING + len(rows) * step
+    sheet = Image.new("RGB", (right, bottom + (_HEADING if frames else 0)), "white")
+    pen = ImageDraw.Draw(sheet)
+    first = 0
+    for part in parts:
+        write(pen, (lefts[first], _GAP - 2), part.heading, _LETTERS)
+        first += part.tiles
+    for line in lines:
+        pen.line([(line, _GAP), (line, bottom - _GAP)], RULE, 2)
     for down, row in enumerate(rows):
-        for across, pixels in enumerate(row):
+        for across, (pixels, side) in enumerate(zip(row, sides, strict=True)):
             array = pixels.permute(1, 2, 0).numpy()
             picture = Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
-            # A wider gap sets the originals apart from their views.
-            left = _GAP + across * step + (_GAP if across else 0)
-            top = _GAP + down * step
-            side = picture.width * tile // size
+            left, top = lefts[across], _HEADING + down * step + (tile - side) // 2
             sheet.paste(picture.resize((side, side), Image.Resampling.NEAREST), (left, top))
             if frames and across:
                 far = side + _FRAME - 1
                 box = (left - _FRAME, top - _FRAME, left + far, top + far)
-                draw.rectangle(box, outline=frames[down][across], width=_FRAME)
-    line = step + _GAP
-    draw.line([(line, 0), (line, len(rows) * step)], fill="black", width=2)
+                pen.rectangle(box, outline=frames[down][across], width=_FRAME)
     if frames:
-        draw.text((_GAP, len(rows) * step + _GAP), _LEGEND, fill="black")
+        _draw_legend(pen, _GAP, bottom)
     return sheet
+
+
+def _columns(parts: Sequence[_Part], sides: Sequence[int]) -> tuple[list[int], list[int], int]:
+    """Where each tile of a row begins, where the lines between parts are, and where all ends."""
+    lefts: list[int] = []
+    lines: list[int] = []
+    left = _GAP
+    for part in parts:
+        if lefts:
+            lines.append(left + _BETWEEN_PARTS // 2)
+            left += _BETWEEN_PARTS
+        side = sides[len(lefts)]
+        lefts += [left + number * (side + _GAP) for number in range(part.tiles)]
+        width = part.tiles * (side + _GAP) - _GAP
+        left += max(width, math.ceil(text_width(part.heading, _LETTERS)))
+    return lefts, lines, left + _GAP
+
+
+def _draw_legend(pen: ImageDraw.ImageDraw, left: int, top: int) -> None:
+    """What the frames' colours mean."""
+    for colour, meaning in _LEGEND.items():
+        pen.rectangle((left, top + 6, left + 11, top + 17), outline=colour, width=_FRAME)
+        write(pen, (left + 18, top + 3), meaning, _LETTERS, INK)
+        left += 18 + math.ceil(text_width(meaning, _LETTERS)) + 2 * _GAP

@@ -6,6 +6,7 @@ chunks at the end and appears whole or not at all.
 """
 
 import csv
+import filecmp
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,9 +25,10 @@ from wcl.config import EmbedConfig
 from wcl.data import Source, open_split, subset, with_channels
 from wcl.encoder import Encoder, load
 from wcl.errors import InputError, RunError
-from wcl.evaluation.features import BATCH, features_key, pixel_batches
-from wcl.machine import best_device
-from wcl.new_file import new_file
+from wcl.evaluation.features import BATCH, features_key, none_can_be_read, pixel_batches
+from wcl.machine import best_device, use_threads
+from wcl.new_file import must_be_new, new_file, written_whole
+from wcl.paths import expanded, one_line
 from wcl.progress import console, track
 
 CHUNK = 4 * BATCH
@@ -60,14 +62,17 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
         InputError: no encoder, no such data, or a file that cannot be written or exists already.
     """
     out = new_file(config.out, tuple(_WRITERS))
-    if out.suffix.lower() == ".npy" and _paths_beside(out).exists():
-        raise InputError(f"{_paths_beside(out)}: exists already; choose another --out")
+    partial = expanded(out.with_name(out.name + ".partial"))
+    beside = expanded(_paths_beside(out))
+    if out.suffix.lower() == ".npy" and not partial.exists():
+        must_be_new(beside)
     if not config.data:
         raise InputError("--data: say where the images are")
+    use_threads(config.threads)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
     channels = encoder.description.channels
     sources = [with_channels(s, channels) for s in open_split(config.data, config.split)]
-    kept = _Kept(out.with_name(out.name + ".partial"), encoder, sources)
+    kept = _Kept(partial, encoder, sources)
     try:
         for number, source in enumerate(sources):
             for chunk in chunks(encoder, source, kept.images_done(number), config.workers):
@@ -78,12 +83,15 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
     count = kept.count()
     if count == 0:
         kept.remove()
-        raise InputError(f"{config.data}: none of its images can be read")
+        raise InputError(f"{config.data}: {none_can_be_read(sum(map(len, sources)))}")
     labelled = any(_has_labels(source) for source in sources)
     whole = kept.folder / out.name
     _WRITERS[out.suffix.lower()](whole, kept.parts(), count, encoder.features, labelled)
     if out.suffix.lower() == ".npy":
-        _paths_beside(whole).replace(_paths_beside(out))
+        # What a command left there that was stopped at this very place is just the same.
+        if not (beside.is_file() and filecmp.cmp(_paths_beside(whole), beside, shallow=False)):
+            must_be_new(beside)
+        _paths_beside(whole).replace(beside)
     whole.replace(out)
     _name_unreadable(kept, count, config.data)
     kept.remove()
@@ -115,15 +123,16 @@ class _Kept:
         self.sources = sources
         key = " ".join([_KEY, str(CHUNK), *(features_key(encoder, source) for source in sources)])
         file = folder / "key"
+        found = file.read_bytes() if file.is_file() else b""
+        free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+        if folder.is_symlink() or not (free or found.startswith(_KEY.encode())):
+            raise InputError(f"{folder}: is in the way, and not of this command; move it away")
+        if found == key.encode():
+            done = sum(min(self.images_done(n), len(s)) for n, s in enumerate(sources))
+            total = sum(len(source) for source in sources)
+            _say(f"{folder}: going on after {done:,} of {total:,} images")
+            return
         if folder.exists():
-            if file.is_file() and file.read_text() == key:
-                done = sum(min(self.images_done(n), len(s)) for n, s in enumerate(sources))
-                total = sum(len(source) for source in sources)
-                _say(f"{folder}: going on after {done:,} of {total:,} images")
-                return
-            ours = file.is_file() and file.read_bytes().startswith(_KEY.encode())
-            if not ours and any(folder.iterdir()):
-                raise InputError(f"{folder}: is in the way, and not of this command; move it away")
             _say(f"{folder}: of another encoder or other images; starting anew")
             self.remove()
         folder.mkdir()
@@ -141,12 +150,11 @@ class _Kept:
     def add(self, source: int, chunk: Chunk) -> None:
         number = int(chunk.rows[0]) // CHUNK
         file = self.folder / f"{source}-{number:08d}.safetensors"
-        unfinished = file.with_suffix(".tmp")
         try:
-            save_file({"vectors": chunk.vectors, "rows": chunk.rows}, unfinished)
+            with written_whole(file) as unfinished:
+                save_file({"vectors": chunk.vectors, "rows": chunk.rows}, unfinished)
         except SafetensorError as error:  # a full disk
             raise RunError(f"{file}: cannot be written ({error})") from error
-        unfinished.replace(file)
 
     def count(self) -> int:
         """How many vectors there are."""
@@ -206,7 +214,8 @@ def _label(source: Source, row: int) -> str:
 def _name_unreadable(kept: _Kept, count: int, data: str) -> None:
     total = sum(len(source) for source in kept.sources)
     if missing := total - count:
-        names = ", ".join(islice(kept.unreadable(), _NAMED)) + (", …" if missing > _NAMED else "")
+        named = map(one_line, islice(kept.unreadable(), _NAMED))
+        names = ", ".join(named) + (", …" if missing > _NAMED else "")
         said = f"{missing} of {total} images cannot be read and are left out: {names}"
         _say(f"{said}; `wcl data {data}` says why")
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import torch
 from PIL import Image
@@ -19,11 +19,19 @@ from wcl.backbones import build_backbone
 from wcl.config import ModelConfig
 from wcl.data.decode import UnreadableImage, centre_crop, open_image
 from wcl.errors import InputError
+from wcl.new_file import written_whole
 from wcl.paths import expanded
 
 # What the header of a safetensors file calls the description of a whole encoder, and of a backbone
 # alone, whose weights are then named as timm names them.
 _WHOLE, _BACKBONE = "wcl-encoder-1", "wcl-backbone-1"
+
+# What the numbers of a description may be: what a run can have been made with, and no more.
+_NUMBERS = {"channels": (1, 64), "size": (1, 4096), "epoch": (0, 2**31), "features": (0, 2**20)}
+_MODEL_NUMBERS = {"head_layers": (2, 3), "head_width": (1, 2**20), "head_out": (1, 2**20)}
+_TEXTS = ("method", "data", "version", "sha256")
+_HEADS: tuple[list[str], ...] = ([], ["g"], ["phi"], ["g", "phi"])
+_FAR = 1e3  # colours are between 0 and 1, and neither their mean nor their spread is far from that
 
 
 class Embeddings(NamedTuple):
@@ -53,6 +61,8 @@ class Description:
     version: str = __version__
     sha256: str = field(default="", compare=False)
     """Of the backbone's weights in the file (`weights_sha256`); empty if it is of no file."""
+    features: int = field(default=0, compare=False)
+    """Dimensions of the features that the file gives; 0 if it is of no file."""
 
 
 class Embedder(ABC):
@@ -65,6 +75,11 @@ class Embedder(ABC):
     @abstractmethod
     def _features(self, pixels: Tensor) -> Tensor:
         """(N, C, size, size) bytes → (N, features) on the host."""
+
+    def __repr__(self) -> str:
+        about = self.description
+        network = f"{about.model.backbone}, {self.features} features, size {about.size}"
+        return f"{type(self).__name__}({network}, {about.method}, epoch {about.epoch})"
 
     def embed(
         self,
@@ -127,6 +142,8 @@ class Encoder(nn.Module, Embedder):
         self.g = self._head() if "g" in description.heads else None
         self.phi = self._head() if "phi" in description.heads else None
 
+    __repr__ = Embedder.__repr__  # all modules, which nn.Module's shows, fill screens
+
     def _head(self) -> nn.Sequential:
         model = self.description.model
         return projection_head(self.features, model.head_width, model.head_out, model.head_layers)
@@ -176,15 +193,15 @@ class Encoder(nn.Module, Embedder):
     def described(self, **changes: Any) -> dict[str, Any]:
         """The description as plain values, with the hash of the weights as they are now."""
         sha256 = weights_sha256(self.backbone.state_dict())
-        return asdict(replace(self.description, sha256=sha256, **changes))
+        stated = replace(self.description, sha256=sha256, features=self.features, **changes)
+        return asdict(stated)
 
 
 def _write(path: Path, weights: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """`metadata` has one key only: the order of several would differ from file to file."""
     weights = {name: value.contiguous() for name, value in weights.items()}
-    unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_bytes(save(weights, metadata))
-    unfinished.replace(path)
+    with written_whole(path) as unfinished:
+        unfinished.write_bytes(save(weights, metadata))
 
 
 def load(path: str | Path, device: str = "cpu") -> Encoder:
@@ -213,10 +230,11 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
     whole = _WHOLE in metadata
     if not whole and _BACKBONE not in metadata:
         raise InputError(f"{file}: a safetensors file, but not an encoder that wcl wrote")
+    description = described_by(metadata[_WHOLE if whole else _BACKBONE], file)
     try:
-        encoder = Encoder(described_by(json.loads(metadata[_WHOLE if whole else _BACKBONE])))
+        encoder = Encoder(description)
         (encoder if whole else encoder.backbone).load_state_dict(weights)
-    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # timm's networks refuse settings in many ways
         raise InputError(f"{file}: damaged, or of another version of wcl") from error
     prefix = "backbone." if whole else ""
     backbone = {k.removeprefix(prefix): w for k, w in weights.items() if k.startswith(prefix)}
@@ -236,14 +254,56 @@ def weights_sha256(weights: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def described_by(values: dict[str, Any]) -> Description:
-    """A description as `asdict` took it apart; what it does not know is left out."""
-    known = {field.name for field in fields(Description)}
-    values = {name: value for name, value in values.items() if name in known}
-    values["model"] = ModelConfig(**values["model"])
-    for name in ("heads", "mean", "std"):
-        values[name] = tuple(values[name])
-    return Description(**values)
+def described_by(text: str, file: Path) -> Description:
+    """The description that a file carries, as JSON; what it does not know is left out.
+
+    Raises:
+        InputError: it is not one, or of an encoder that cannot be.
+    """
+    try:
+        values = json.loads(text)
+        wrong = _wrong(values)
+        known = {field.name for field in fields(Description)}
+        values = {name: value for name, value in values.items() if name in known}
+        values["model"] = ModelConfig(**values["model"])
+        for name in ("heads", "mean", "std"):
+            values[name] = tuple(values[name])
+        description = Description(**values)
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file}: damaged, or of another version of wcl") from error
+    if wrong:
+        raise InputError(f"{file}: damaged; the {wrong} that it states cannot be")
+    return description
+
+
+def _wrong(values: dict[str, Any]) -> str:
+    """Which value of a description none can have; empty if all are right."""
+    model, channels = values["model"], values["channels"]
+    right = {
+        "backbone": isinstance(model["backbone"], str),
+        "stem": model["stem"] in get_args(get_type_hints(ModelConfig)["stem"]),
+        **{name: _is_whole(model[name], *ends) for name, ends in _MODEL_NUMBERS.items()},
+        **{
+            name: _is_whole(values[name], *ends)
+            for name, ends in _NUMBERS.items()
+            if name in values
+        },
+        **{name: isinstance(values[name], str) for name in _TEXTS if name in values},
+        "heads": values["heads"] in _HEADS,
+        "mean": _are_numbers(values["mean"], channels, -_FAR),
+        "std": _are_numbers(values["std"], channels, 1 / _FAR),
+    }
+    return next((name for name, fits in right.items() if not fits), "")
+
+
+def _is_whole(value: Any, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+def _are_numbers(values: Any, count: int, least: float) -> bool:
+    return len(values) == count and all(
+        type(value) in (int, float) and least <= value <= _FAR for value in values
+    )
 
 
 def projection_head(features: int, width: int, out: int, layers: int) -> nn.Sequential:

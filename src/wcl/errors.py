@@ -12,6 +12,23 @@ class RunError(RuntimeError):
     """A run could not go on: one line that says why. Exit status 1."""
 
 
+class NotFinite(RunError):
+    """A loss or a gradient is not a finite number."""
+
+    def __init__(self, step: int, what: str) -> None:
+        super().__init__(f"step {step}: {what}")
+        self.step = step
+
+
+class ToldElsewhere(Exception):
+    """The run has failed, and another of its processes says why."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+        """Exit status."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A half-sentence naming what was probably meant, or nothing.
 

@@ -20,20 +20,22 @@ _GROUP = 64
 
 
 @torch.no_grad()
-def nearest_neighbours(queries: Tensor, keys: Tensor, first: int = 0) -> Tensor:
+def nearest_neighbours(queries: Tensor, keys: Tensor, itself: Tensor | None = None) -> Tensor:
     """The most similar key of every query by cosine, the query itself excluded.
 
-    Query i is key `first + i`. Ties go to the lowest index. Equal keys always tie, although a
-    product of matrices may round the same row differently in different places.
+    Ties go to the lowest index. Equal keys always tie, although a product of matrices may round the
+    same row differently in different places.
 
     Args:
         queries: (b, D) rows.
         keys: (N, D) rows, the queries among them.
-        first: where the queries begin in the keys.
+        itself: (b,) positions of the queries among the keys; None if they are the keys, in order.
 
     Returns:
         (b,) indices into keys.
     """
+    if itself is None:
+        itself = torch.arange(len(keys), device=keys.device)
     queries, keys = F.normalize(queries, dim=1), F.normalize(keys, dim=1)
     neighbours = torch.empty(len(queries), dtype=torch.long, device=queries.device)
     padded = len(keys) + -len(keys) % _GROUP
@@ -42,10 +44,9 @@ def nearest_neighbours(queries: Tensor, keys: Tensor, first: int = 0) -> Tensor:
         rows = queries[start : start + _ROWS_AT_A_TIME]
         similarity = block[: len(rows)]
         torch.mm(rows, keys.T, out=similarity[:, : len(keys)])
-        similarity.diagonal(first + start).fill_(-math.inf)
+        similarity.scatter_(1, itself[start : start + len(rows), None], -math.inf)
         neighbours[start : start + len(rows)] = _first_largest(similarity)
     lowest, next_equal = _equal_rows(keys)
-    itself = torch.arange(first, first + len(queries), device=queries.device)
     neighbours = lowest[neighbours]
     return torch.where(neighbours == itself, next_equal[itself], neighbours)
 

@@ -12,6 +12,7 @@ from wcl.errors import InputError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEEP = 2**30
+_MOST_THREADS = 4096
 
 
 def keep_freed_memory() -> None:
@@ -29,8 +30,21 @@ def keep_freed_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, _KEEP)
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def use_threads(threads: int) -> None:
-    """Limit torch to this many CPU threads; 0 leaves it as it is."""
+    """Limit torch to this many CPU threads; 0 leaves it as it is.
+
+    Raises:
+        InputError: there cannot be so many.
+    """
+    if not 0 <= threads <= _MOST_THREADS:
+        raise InputError(f"--threads: must be between 0 and {_MOST_THREADS}, not {threads}")
     if threads > 0:
         torch.set_num_threads(threads)
 

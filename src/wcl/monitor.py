@@ -11,27 +11,34 @@ from types import TracebackType
 from typing import Any, Self
 
 import torch
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from wcl import health
 from wcl.checkpoint import RunFolder
 from wcl.config import PretrainConfig
 from wcl.curves import curve_writers
+from wcl.data import Source
 from wcl.encoder import Embeddings
-from wcl.errors import RunError
+from wcl.errors import NotFinite, RunError
 from wcl.methods import Losses
+from wcl.new_file import written_whole
+from wcl.paths import one_line
 from wcl.progress import console
+from wcl.sharing import Share
+from wcl.step import Step
+from wcl.world import World
 
 _SECONDS_BETWEEN_WORDS = 10.0
-_LOSSES = ("nce", "cnce", "swap", "cswap")
+# Share of the projection's dimensions that do not vary, from which on a run is warned of.
+_COLLAPSED = 0.5
 _SHARES = (
     ("purity", "pure"),
-    ("neighbour_same_class", "neighbours of one class"),
-    ("neighbours_changed", "of them new"),
+    ("neighbour_same_class", "neighbours pure"),
     ("knn_top1", "k-NN"),
     ("data_wait", "waiting"),
 )
+_NOTEWORTHY = 0.1  # share of an epoch's time from which on the search is mentioned
 
 
 class Monitor:
@@ -40,6 +47,8 @@ class Monitor:
     Losses are read from the device only when a line is written (on a CPU, where reading is free,
     in every step), so the training step never waits. All that later lines depend on is in
     `state`, so that a resumed run writes the lines it would have written.
+
+    In a run of several processes each has one, and they know the same; the first alone writes.
     """
 
     def __init__(
@@ -47,19 +56,23 @@ class Monitor:
         folder: RunFolder,
         config: PretrainConfig,
         steps_per_epoch: int,
-        class_count: int,
+        source: Source,
         step: int = 0,
+        world: World | None = None,
     ) -> None:
         self._config = config
+        self._world = world or World()
         self._steps_per_epoch = steps_per_epoch
-        self._class_count = class_count
+        self._class_count = len(source.classes)
+        self._image_count = len(source)
         self._health_steps = -(-config.log.health // config.batch) if config.log.health else 0
         self._metrics_file = folder.metrics
-        self._unread: list[tuple[int, Tensor]] = []
+        self._unread: list[tuple[int, Tensor, Tensor]] = []
         self._sums: dict[str, float] = defaultdict(float)
         self._counts: dict[str, int] = defaultdict(int)
         self._recent: list[tuple[Tensor, ...]] = []
         self._skipped: dict[int, str] = {}
+        self._overflows = 0
         self._console = console()
         self._said = -math.inf
         self._folder = folder
@@ -70,26 +83,31 @@ class Monitor:
         self._images = self._line_images = 0
         self._bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(),
+            BarColumn(bar_width=20),  # shorter where there is less room: all fits 80 columns
             TextColumn("{task.fields[numbers]}"),
-            TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
             console=self._console,
             transient=True,
+            disable=not self._console.is_interactive,  # or it would leave an empty line in a log
         )
         total = config.epochs * steps_per_epoch
         self._task = self._bar.add_task("", total=total, completed=step, epoch="", numbers="")
 
     def __enter__(self) -> Self:
         """Begin to write into the run's folder, which is ours alone from here on."""
+        self._world.agree(self._begin)
+        return self
+
+    def _begin(self) -> None:
+        if not self._world.first:
+            return
         self._open.enter_context(self._folder.locked())
         _keep_lines_until(self._metrics_file, self._step)
         self._writers = curve_writers(self._folder.path, self._config, self._step)
         for writer in self._writers:
             self._open.callback(writer.close)
         self._open.enter_context(self._bar)
-        return self
 
     def __exit__(
         self,
@@ -100,7 +118,8 @@ class Monitor:
         self._open.close()
 
     def say(self, words: str) -> None:
-        self._console.print(words, markup=False, soft_wrap=True)
+        if self._world.first:
+            self._console.print(words, markup=False, soft_wrap=True)
 
     # -- every step ---------------------------------------------------------------------------
 
@@ -114,48 +133,64 @@ class Monitor:
         for index, reason in images.items():
             if index not in self._skipped:
                 self._skipped[index] = reason
-                self.say(f"skipped an image that cannot be read: {reason}")
+                self.say(f"skipped an image that cannot be read: {one_line(reason)}")
 
     def step(
         self,
         step: int,
         rate: float,
-        losses: Losses,
-        views: tuple[Embeddings, Embeddings],
+        taken: Step,
+        share: Share,
         classes: Tensor | None,
     ) -> None:
-        """Record a step that has been taken; `step` counts from 1.
+        """Record a step that has been taken.
+
+        Args:
+            step: its number, from 1.
+            rate: its learning rate.
+            taken: what it found for the images of this process.
+            share: these among those of all.
+            classes: of all images of the source, where they are known.
 
         Raises:
-            RunError: a loss is not finite.
+            NotFinite: a loss or a gradient since the last time that they were read.
         """
-        first, second = views
-        self._images += len(first.h)
-        self._line_images += len(first.h)
+        self._images += len(share)
+        self._line_images += len(share)
+        losses = taken.losses
         values = {"loss": losses.total, **losses.parts}
         self._names = list(values)
-        self._unread.append((step, torch.stack([v.detach().float() for v in values.values()])))
+        numbers = torch.stack([v.detach().float() for v in values.values()])
+        self._unread.append((step, numbers, taken.gradient.float()))
         in_epoch = (step - 1) % self._steps_per_epoch + 1
         if in_epoch > self._steps_per_epoch - self._health_steps:
-            self._recent.append(_sample(first, second))
+            self._recent.append(share.gather_all(*_sample(taken.first, taken.second)))
         line_due = step % self._config.log.every == 0 or in_epoch == self._steps_per_epoch
-        if line_due or losses.total.device.type == "cpu":
+        alone_on_cpu = losses.total.device.type == "cpu" and self._world.size == 1
+        if line_due or alone_on_cpu:
             latest = self._read()
         if line_due:
-            weak = {k: float(v) for k, v in self._weak_labels(losses, classes).items()}
+            known = None if classes is None else classes[share.rows]
+            weak = {k: float(v) for k, v in self._weak_labels(losses, known).items()}
             self._add(weak)
             self._write_step(step, in_epoch, rate, latest | weak)
 
     def _read(self) -> dict[str, float]:
         """Fetch the losses since the last time; the newest of them."""
-        for step, tensor in self._unread:
-            values = dict(zip(self._names, tensor.tolist(), strict=True))
+        steps, losses, lengths = zip(*self._unread, strict=True)
+        rows = self._world.add(torch.stack(losses))  # the processes' parts of a loss add up to it
+        gradients = torch.stack(lengths).tolist()  # which are the same on all
+        for step, numbers, gradient in zip(steps, rows.tolist(), gradients, strict=True):
+            values = dict(zip(self._names, numbers, strict=True))
             if not all(math.isfinite(value) for value in values.values()):
                 found = ", ".join(f"{name} {value}" for name, value in values.items())
-                raise RunError(
-                    f"step {step}: the loss is not finite ({found}); the last checkpoint is "
-                    "intact; try a smaller optim.rate"
-                )
+                raise NotFinite(step, f"the loss is not finite ({found})")
+            if self._config.precision != "16-mixed":
+                if not math.isfinite(gradient):
+                    raise NotFinite(step, f"the gradient is not finite (loss {values['loss']:g})")
+                values["gradient"] = gradient
+            elif not math.isfinite(gradient):  # the optimiser left this step out
+                self._overflows += 1
             self._add(values)
         self._unread.clear()
         return values
@@ -189,8 +224,8 @@ class Monitor:
             completed=step,
             epoch=f"{epoch}/{self._config.epochs}",
             numbers=(
-                f"loss {values['loss']:.3f}  rate {rate:.3g}  "
-                f"{speed['images_per_second']:.0f} images/s  waiting {speed['data_wait']:.0%} "
+                f"loss {values['loss']:.3f}  {speed['images_per_second']:.0f} images/s  "
+                f"waiting {speed['data_wait']:.0%} "
             ),
         )
 
@@ -208,8 +243,12 @@ class Monitor:
         """
         if self._unread:
             self._read()
+        self._share_skipped()
         if not self._sums:
-            raise RunError(f"{self._config.data}: none of its images can be read")
+            raise RunError(
+                f"{self._config.data}: no batch has two images that can be read; "
+                f"{len(self._skipped)} cannot, `wcl data` says why"
+            )
         values = {name: self._sums[name] / self._counts[name] for name in self._sums}
         seconds = self._epoch_seconds + time.perf_counter() - self._began
         timing = {
@@ -218,7 +257,14 @@ class Monitor:
             "data_wait": self._wait / seconds,
             "skipped": float(len(self._skipped)),
         }
+        if self._config.precision == "16-mixed":
+            timing["overflows"] = float(self._overflows)
         values |= self._health()
+        if values.get("collapsed", 0) > _COLLAPSED:
+            self.say(
+                f"warning: {values['collapsed']:.0%} of the projection's dimensions hardly vary: "
+                "the embeddings have collapsed; try a smaller optim.rate"
+            )
         for measure in measures:
             values |= measure()
         if "search_seconds" in values:
@@ -251,9 +297,32 @@ class Monitor:
 
     # -- files --------------------------------------------------------------------------------
 
+    def _share_skipped(self) -> None:
+        """Have every process know of the images that any of them could not read."""
+        for others in self._world.everyones(self._skipped):
+            self._skipped |= others
+        if self._world.first and self._skipped:
+            lines = (one_line(reason) + "\n" for reason in self._skipped.values())
+            with written_whole(self._folder.skipped) as unfinished:
+                unfinished.write_text("".join(lines))
+        share = len(self._skipped) / self._image_count
+        if share > self._config.most_unreadable:
+            raise RunError(
+                f"{self._config.data}: {share:.0%} of its images cannot be read, see "
+                f"{self._folder.skipped}; mend them, or allow it with --most_unreadable"
+            )
+
     def _write(self, values: dict[str, Any]) -> None:
-        with self._metrics_file.open("a") as file:
-            file.write(json.dumps(values) + "\n")
+        if not self._world.first:
+            return
+        try:
+            with self._metrics_file.open("a") as file:
+                file.write(json.dumps(values) + "\n")
+        except OSError as error:
+            raise RunError(
+                f"{self._metrics_file}: cannot be written ({error.strerror}); the last checkpoint "
+                "is intact; when that is mended, go on with --resume"
+            ) from error
         for writer in self._writers:
             writer.write(values)
 
@@ -261,11 +330,13 @@ class Monitor:
         """What the coming lines depend on."""
         if self._unread:
             self._read()
+        self._share_skipped()
         return {
             "sums": dict(self._sums),
             "counts": dict(self._counts),
             "recent": [list(part) for part in self._recent],
             "skipped": dict(self._skipped),
+            "overflows": self._overflows,
             "seconds": self._epoch_seconds + time.perf_counter() - self._began,
             "wait": self._wait,
             "images": self._images,
@@ -277,6 +348,7 @@ class Monitor:
         self._counts.update(state["counts"])
         self._recent = [tuple(t.to(device) for t in part) for part in state["recent"]]
         self._skipped.update(state["skipped"])
+        self._overflows = state["overflows"]
         self._epoch_seconds, self._wait = state["seconds"], state["wait"]
         self._images = state["images"]
 
@@ -289,24 +361,17 @@ def _sample(first: Embeddings, second: Embeddings) -> tuple[Tensor, ...]:
 
 
 def _sentence(values: dict[str, Any]) -> str:
-    """The numbers of an epoch that a person follows."""
+    """The numbers of an epoch that a person follows; metrics.jsonl has all of them."""
     words = [f"loss {values['loss']:.3f}"]
-    words += [f"{name} {values[name]:.3f}" for name in _LOSSES if name in values]
     if "rankme" in values:
         words.append(f"rankme {values['rankme']:.1f}")
     if "components" in values:
         words.append(f"components {values['components']:.0f}")
     words += [f"{word} {values[name]:.0%}" for name, word in _SHARES if name in values]
-    if "search_seconds" in values:
-        words.append(
-            f"neighbours found in {values['search_seconds']:.1f} s "
-            f"({values['search_share']:.0%} of the epoch"
-            + (
-                f", {values['search_recall']:.0%} of them right)"
-                if values["search_recall"] < 1
-                else ")"
-            )
-        )
+    if values.get("search_share", 0) >= _NOTEWORTHY:
+        words.append(f"searching {values['search_share']:.0%}")
+    if values.get("search_recall", 1) < 1:
+        words.append(f"found {values['search_recall']:.0%}")
     return "  ".join([*words, f"{values['images_per_second']:.0f} images/s"])
 
 

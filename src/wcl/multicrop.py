@@ -58,6 +58,33 @@ def embed_views(model: Callable[[Tensor], Embeddings], kinds: list[Tensor]) -> l
     return [found[number] for number in range(len(kinds))]
 
 
+def of_images(kinds: list[Tensor], images: int, rows: Integers) -> list[Tensor]:
+    """Of the views of so many images, or of their embeddings, those of some."""
+    if not images:
+        return kinds
+    at = torch.from_numpy(rows).to(kinds[0].device, non_blocking=True)
+    return [views.unflatten(0, (-1, images))[:, at].flatten(0, 1) for views in kinds]
+
+
+def join_images(pieces: list[list[Embeddings]], counts: list[int]) -> list[Embeddings]:
+    """The embeddings of each kind of view of all images, from those of `counts` images each."""
+
+    def together(parts: tuple[Tensor | None, ...]) -> Tensor | None:
+        columns = [
+            part.unflatten(0, (-1, count))
+            for part, count in zip(parts, counts, strict=True)
+            if part is not None and count
+        ]
+        return torch.cat(columns, dim=1).flatten(0, 1) if columns else parts[0]
+
+    joined = []
+    for kind in zip(*pieces, strict=True):
+        h, z, v = (together(parts) for parts in zip(*kind, strict=True))
+        assert h is not None
+        joined.append(Embeddings(h, z, v))
+    return joined
+
+
 def halves(both: Embeddings) -> tuple[Embeddings, Embeddings]:
     """The embeddings of the first view and of the second, which went through together."""
     first, second = zip(*((None, None) if e is None else e.chunk(2) for e in both), strict=True)

@@ -16,6 +16,7 @@ from wcl.errors import InputError
 from wcl.knn import FeatureBank, Found
 from wcl.knn.approximate import spread
 from wcl.randomness import Integers
+from wcl.world import World
 
 # Images whose neighbours are looked at in epochs that do not need those of all.
 _SAMPLE = 1024
@@ -24,13 +25,16 @@ _SAMPLE = 1024
 class Neighbourhood:
     """The neighbours of every image, from the features of the last epoch.
 
+    All processes take part in `end_of_epoch` and `state`, and have the same table and figures.
+
     Args:
         config: of the crops.
         epochs: of the run.
         source: the images.
         dimensions: of a feature.
         device: where the search is computed.
-        folder: where a bank on disk lies.
+        folder: where a bank on disk lies, and where one of several processes is put together.
+        world: the processes.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class Neighbourhood:
         dimensions: int,
         device: torch.device,
         folder: Path,
+        world: World | None = None,
     ) -> None:
         if config.count >= len(source):
             raise InputError(
@@ -49,7 +54,11 @@ class Neighbourhood:
             )
         share = config.warmup < 1
         self.first_epoch = math.floor(config.warmup * (epochs if share else 1) + 0.5)
-        self.bank = FeatureBank(len(source), dimensions, folder if config.bank == "disk" else None)
+        self._world = world or World()
+        self.bank = FeatureBank(
+            len(source), dimensions, folder if config.bank == "disk" else None, self._world
+        )
+        self._folder = folder
         self._config = config
         self._source = source
         self._device = device
@@ -71,7 +80,7 @@ class Neighbourhood:
         values = self._quality(found, self.origins(epoch))
         if rows is None:
             self.table = self._as_table(found)
-        values["search_seconds"] = time.perf_counter() - began
+        values["search_seconds"] = max(self._world.everyones(time.perf_counter() - began))
         return values
 
     def _quality(self, found: Found, origins: Integers | None) -> dict[str, float]:
@@ -94,9 +103,13 @@ class Neighbourhood:
         return values
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """What a checkpoint keeps, on process 0; the others get less.
+
+        Raises:
+            RunError: there is no place to put it together (raised as by `World.agree`).
+        """
         table = None if self.table is None else torch.from_numpy(self.table)
-        return {**self.bank.state(), "table": table}
+        return {**self.bank.state(self._folder), "table": table}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave.

@@ -1,7 +1,10 @@
-"""The file that a command is to write: a fit name, and never one that exists already."""
+"""Files that a command writes: never over one that exists already, and whole or not at all."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
 from wcl.errors import InputError
 from wcl.paths import expanded
@@ -17,13 +20,37 @@ def new_file(out: str, suffixes: tuple[str, ...]) -> Path:
     if path.suffix.lower() not in suffixes or not path.parent.is_dir():
         kinds = " or ".join(suffixes)
         raise InputError(f"--out: {out or 'empty'} must be a {kinds} file in a folder that exists")
-    if path.exists():
-        raise InputError(f"{out}: exists already; choose another --out")
+    must_be_new(path)
     return path
+
+
+def must_be_new(path: Path, setting: str = "--out") -> None:
+    """Raise InputError, with the setting to change, if there is something at that path."""
+    if path.is_symlink() and not path.exists():  # it might be meant for a disk that is not there
+        raise InputError(f"{path}: a link that leads nowhere; choose another {setting}")
+    if path.exists():
+        raise InputError(f"{path}: exists already; choose another {setting}")
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A name beside that path to write to: what is there at the end takes its place.
+
+    If anything goes wrong, such as a full disk, what was written is removed, and what was at the
+    path before is still there.
+    """
+    unfinished = path.with_name(f".wcl-{uuid4().hex}.tmp")  # fits where the path's own name fits
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
 
 
 def free_name(name: str) -> Path:
     """That name in the current folder, or the first of name-2, name-3, … that is not taken."""
     path = Path(name)
     names = (path if n == 1 else path.with_stem(f"{path.stem}-{n}") for n in count(1))
-    return next(candidate for candidate in names if not candidate.exists())
+    return next(path for path in names if not (path.exists() or path.is_symlink()))

@@ -1,9 +1,34 @@
 """Paths as people write them."""
 
+import errno
 import os
 from pathlib import Path
 
+from wcl.errors import InputError
+
 
 def expanded(path: str | Path) -> Path:
-    """The path with ~ for the home folder resolved, where it can be."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111  # Path.expanduser raises for a strange ~
+    """The path with ~ for the home folder resolved, where it can be.
+
+    Raises:
+        InputError: no file can have that name.
+    """
+    found = Path(os.path.expanduser(path))  # noqa: PTH111  # Path.expanduser raises for a strange ~
+    try:
+        found.lstat()
+    except ValueError as error:
+        raise InputError(f"{path!r}: cannot be the name of a file ({error})") from error
+    except OSError as error:  # whether there is such a file, others ask
+        if error.errno == errno.ENAMETOOLONG:
+            start = str(path)[:40]
+            raise InputError(f"{start}…: too long for the name of a file") from error
+    return found
+
+
+def one_line(text: str) -> str:
+    r"""Text on one line: the name of a file may have line ends and worse in it.
+
+    >>> one_line("a\nb")
+    'a\\nb'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,8 +1,11 @@
-"""Progress bars for people, on standard error, for anything that takes a while."""
+"""Progress for people, on standard error, for anything that takes a while.
 
-import sys
+In a terminal it is a bar; in a file or a pipe, such as the log of a batch job, a line now and then.
+"""
+
 import time
 from collections.abc import Iterable, Iterator, Sized
+from functools import cache
 from typing import TypeVar
 
 from rich.console import Console
@@ -10,17 +13,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 T = TypeVar("T")
 _PATIENCE = 1.0  # seconds before a bar shows: what is over by then needs none
+_FIRST_LINE, _BETWEEN_LINES = 5.0, 30.0  # seconds
 
 
+@cache  # one for all, so that a bar knows of what else is printed, and of a bar within it
 def console() -> Console:
     """Where words for people go; standard output is kept for results."""
-    return Console(file=sys.stderr, highlight=False)
+    return Console(stderr=True, highlight=False)
 
 
 def track(items: Iterable[T], doing: str, total: int | None = None) -> Iterator[T]:
-    """Pass items on, with a bar once it has taken more than a moment."""
+    """Pass items on, with a bar or lines once it has taken more than a moment."""
     if total is None and isinstance(items, Sized):
         total = len(items)
+    if console().is_interactive:
+        return _with_bar(items, doing, total)
+    return _with_lines(items, doing, total)
+
+
+def _with_bar(items: Iterable[T], doing: str, total: int | None) -> Iterator[T]:
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -41,3 +52,27 @@ def track(items: Iterable[T], doing: str, total: int | None = None) -> Iterator[
     finally:
         if shown:
             bar.stop()
+
+
+def _with_lines(items: Iterable[T], doing: str, total: int | None) -> Iterator[T]:
+    began = time.monotonic()
+    due = began + _FIRST_LINE
+    for done, item in enumerate(items, 1):
+        yield item
+        now = time.monotonic()
+        if now >= due and done != total:
+            due = now + _BETWEEN_LINES
+            console().print(_line(doing, done, total, now - began), markup=False, soft_wrap=True)
+
+
+def _line(doing: str, done: int, total: int | None, seconds: float) -> str:
+    """How far it is, in words.
+
+    >>> _line("computing features", 50, 200, 60.0)
+    'computing features: 25%, about 3 minutes left'
+    """
+    if not total:
+        return f"{doing}: {done:,} so far"
+    left = seconds * (total - done) / done
+    time_left = f"{left:.0f} seconds" if left < 100 else f"{left / 60:.0f} minutes"
+    return f"{doing}: {done / total:.0%}, about {time_left} left"

@@ -98,6 +98,30 @@ class Draws:
         return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)[:, :count]
 
 
+class LayerRandomness:
+    """The state of torch's generators, which layers such as dropout draw from.
+
+    Args:
+        device: the one that the network is on, beside the host.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """As it is now."""
+        found = {"host": torch.get_rng_state()}
+        if self._device.type == "cuda":
+            found["cuda"] = torch.cuda.get_rng_state(self._device)
+        return found
+
+    def restore(self, state: dict[str, torch.Tensor]) -> None:
+        """Go on from a state; one of another kind of device is left out."""
+        torch.set_rng_state(state["host"])
+        if "cuda" in state and self._device.type == "cuda":
+            torch.cuda.set_rng_state(state["cuda"], self._device)
+
+
 def between(u: Floats, low: float, high: float) -> Floats:
     """Uniform numbers of [0, 1) moved to [low, high)."""
     return low + (high - low) * u

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from wcl.evaluation.features import features_and_rows
 from wcl.knn import nearest
 from wcl.knn.groups import linked_groups
 from wcl.machine import best_device
-from wcl.new_file import free_name, new_file
-from wcl.paths import expanded
+from wcl.new_file import free_name, new_file, written_whole
+from wcl.paths import expanded, one_line
 from wcl.progress import console
 from wcl.tile_sheet import Row, Tile, source_thumbnail, thumbnail, tile_sheet
 
@@ -139,7 +140,7 @@ def duplicates(
         for members in np.split(linked, ends)
         if len(members)
     ]
-    return sorted(groups, key=lambda group: (-group.similarity, -len(group.paths)))
+    return sorted(groups, key=lambda group: (-len(group.paths), -group.similarity))
 
 
 def show_neighbours(run: str, config: NeighboursConfig, as_json: bool) -> None:
@@ -152,15 +153,21 @@ def show_neighbours(run: str, config: NeighboursConfig, as_json: bool) -> None:
     found = neighbours(run, source, files, config.k, config.device, config.workers)
     if out:
         drawn = list(zip(files, found, strict=True))[:_ROWS_SHOWN]
-        _write(out, [_query_row(file, one, source) for file, one in drawn], _NEIGHBOURS_ACROSS)
+        rows = [_query_row(file, one, source) for file, one in drawn]
+        _write(
+            out,
+            f"Most similar images in {one_line(source.name)}, by cosine",
+            rows,
+            _NEIGHBOURS_ACROSS,
+        )
     if as_json:
         print(json.dumps({"data": _text(config.data), "queries": [asdict(one) for one in found]}))
         return
     for one in found:
-        print(f"most like {_line(one.query)}:")
+        print(f"most like {one_line(one.query)}:")
         print("rank  cosine  path")
         for rank, image in enumerate(one.neighbours, 1):
-            print(f"{rank:>4}  {image.cosine:>6.3f}  {_line(image.path)}")
+            print(f"{rank:>4}  {image.cosine:>6.3f}  {one_line(image.path)}")
     print(f"wrote {out}")
 
 
@@ -171,7 +178,10 @@ def show_duplicates(run: str, config: DuplicatesConfig, as_json: bool) -> None:
     found = duplicates(run, source, config.threshold, config.device, config.workers)
     if out and found:
         rows = [_group_row(n, group, source) for n, group in enumerate(found[:_ROWS_SHOWN], 1)]
-        _write(out, rows, _MEMBERS_SHOWN)
+        groups = "1 group" if len(found) == 1 else f"{len(found):,} groups"
+        largest = f", the largest {_ROWS_SHOWN} here" if len(found) > _ROWS_SHOWN else ""
+        heading = f"{groups} of nearly equal images{largest}"
+        _write(out, heading, rows, _MEMBERS_SHOWN)
     if as_json:
         said = {"data": _text(config.data), "threshold": config.threshold, "images": len(source)}
         print(json.dumps({**said, "groups": [asdict(group) for group in found]}))
@@ -182,16 +192,21 @@ def show_duplicates(run: str, config: DuplicatesConfig, as_json: bool) -> None:
     print("group  cosine  path")
     for number, group in enumerate(found, 1):
         for cosine, path in zip(group.cosines, group.paths, strict=True):
-            print(f"{number:>5}  {cosine:>6.3f}  {_line(path)}")
+            print(f"{number:>5}  {_close(cosine)}  {one_line(path)}")
     total = sum(len(group.paths) for group in found)
-    print(f"{total:,} of {len(source):,} images in {len(found):,} groups; wrote {out}")
+    groups = "1 group" if len(found) == 1 else f"{len(found):,} groups"
+    print(f"{total:,} of {len(source):,} images in {groups}; wrote {out}")
     if len(source) > 3 and 2 * len(found[0].paths) > len(source):
-        console().print(
-            "one group holds most images: for this encoder the threshold is too low; "
-            f"try --threshold {1 - (1 - config.threshold) / 4:.4g}",
-            markup=False,
-            soft_wrap=True,
-        )
+        advice = f"one group holds most images: {_advice(config.threshold)}"
+        console().print(advice, markup=False, soft_wrap=True)
+
+
+def _advice(threshold: float) -> str:
+    """What to do if nearly all images count as the same."""
+    higher = f"{1 - (1 - threshold) / 4:.4g}"
+    if float(higher) < 1:
+        return f"for this encoder the threshold is too low; try --threshold {higher}"
+    return "this encoder hardly tells these images apart; use one that was trained for longer"
 
 
 def _open(data: str | Path | Source) -> Source:
@@ -223,8 +238,9 @@ def _group(members: Tensor, highest: Tensor, rows: Tensor, source: Source) -> Du
 
 def _files(word: str) -> list[str]:
     """The files in one `--query`: a name may itself have a comma."""
-    if expanded(word).exists():
-        return [word]
+    with suppress(InputError):  # a long list is not the name of a file
+        if expanded(word).exists():
+            return [word]
     return [file.strip() for file in word.split(",") if file.strip()]
 
 
@@ -235,11 +251,10 @@ def _picture(config: RetrievalConfig, default: str, as_json: bool) -> Path | Non
     return None if as_json else free_name(default)
 
 
-def _write(out: Path, rows: Sequence[Row], columns: int) -> None:
+def _write(out: Path, heading: str, rows: Sequence[Row], columns: int) -> None:
     """Write the picture, whole or not at all."""
-    unfinished = out.with_name(out.name + ".tmp")
-    tile_sheet(rows, columns).save(unfinished, "PNG")
-    unfinished.replace(out)
+    with written_whole(out) as unfinished:
+        tile_sheet(heading, rows, columns).save(unfinished, "PNG")
 
 
 def _query_row(file: str, found: Neighbours, source: Source) -> Row:
@@ -248,28 +263,27 @@ def _query_row(file: str, found: Neighbours, source: Source) -> Row:
         Tile(source_thumbnail(source, image.index), f"{image.cosine:.3f}", _name(image.path))
         for image in found.neighbours
     ]
-    return Row(_line(found.query), tiles, lead)
+    return Row(one_line(found.query), tiles, lead)
 
 
 def _group_row(number: int, group: Duplicates, source: Source) -> Row:
     shown = list(zip(group.indices, group.cosines, group.paths, strict=True))[:_MEMBERS_SHOWN]
-    tiles = [
-        Tile(source_thumbnail(source, i), f"{cosine:.3f}", _name(path)) for i, cosine, path in shown
-    ]
+    tiles = [Tile(source_thumbnail(source, i), _close(cosine), _name(p)) for i, cosine, p in shown]
     more = f", {_MEMBERS_SHOWN} of them here" if len(group.paths) > _MEMBERS_SHOWN else ""
-    title = f"{number}: {len(group.paths)} images{more}, cosine {group.similarity:.3f} or more"
+    title = f"{number}: {len(group.paths)} images{more}, cosine {_close(group.similarity)} or more"
     return Row(title, tiles)
 
 
+def _close(cosine: float) -> str:
+    """A cosine that may be very near 1, but is not called 1 unless it is (but for rounding)."""
+    return f"{cosine if cosine > 1 - 1e-6 else min(cosine, 0.9999):.4f}"
+
+
 def _name(path: str) -> str:
-    return _line(path.rpartition("/")[2])
+    """The folder and the name: photos of different folders are often called the same."""
+    return one_line("/".join(path.rsplit("/", 2)[-2:]))
 
 
 def _text(path: str | Path) -> str:
     """A path as text: names of files need not be, and what cannot be printed is replaced."""
     return os.fsencode(path).decode(errors="replace")
-
-
-def _line(text: str) -> str:
-    """Text on one line: a name may have line ends and worse in it."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

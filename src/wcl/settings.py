@@ -72,20 +72,42 @@ def parse_views(words: list[str]) -> ViewsConfig:
 def _parse_layers(layers: list[str], words: list[str], into: type[T]) -> T:
     """Without a recipe or a file, the recipe is the one called like the data, or `folder`."""
     if words and not words[0].startswith("-"):
+        if words[0] not in recipe_names() and expanded(words[0]).exists():
+            raise InputError(f"{words[0]}: no such recipe; as images, write --data {words[0]}")
         layers = [*layers, "--config", str(recipe_file(words[0]))]
         words = words[1:]
     elif not layers and _value_of("--config", words) is None:
         data = _value_of("--data", words)
         layers = ["--config", str(recipe_file(data if data in recipe_names() else "folder"))]
+    _refuse_aliases([*layers, *words])
     return parse(settings_parser(into), [*layers, *words], into)
+
+
+def _refuse_aliases(words: list[str]) -> None:
+    """Raise InputError if a file of settings repeats parts of itself by name.
+
+    A few lines of parts that repeat each other would fill the memory as soon as they are copied.
+    """
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name != "--config":
+            continue
+        path = value if equals else following
+        try:
+            events = yaml.parse(expanded(path).read_text(), yaml.SafeLoader)
+            repeats = any(isinstance(event, yaml.AliasEvent) for event in events)
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            continue  # which the parser tells in its own words
+        if repeats:
+            raise InputError(f"{path}: has a YAML alias (*name); write its value out instead")
 
 
 def settings_parser(into: type) -> ArgumentParser:
     """The parser of `wcl pretrain`, or of another command that takes its settings and more."""
-    command, usage = _COMMANDS[into]
+    command, usage = _usage(into)
     parser = ArgumentParser(
         prog=f"wcl {command}",
-        usage=f"wcl {command} {usage} [--SETTING VALUE …]",
+        usage=f"wcl {command} {usage}",
         description=(
             f"{(into.__doc__ or '').strip()} RECIPE is a set of settings that go together: "
             f"{', '.join(recipe_names())}; without one it is the recipe called like the data, or "
@@ -124,19 +146,26 @@ def parse(parser: ArgumentParser, words: list[str], into: type[T]) -> T:
     try:
         found = parser.instantiate(parser.parse_args(words))
     except ArgumentError as error:
-        raise InputError(_one_line(str(error), into)) from error
+        raise InputError(_one_line(str(error), words, into)) from error
     except (TypeError, ValueError, RecursionError) as error:  # a file that is not settings at all
         raise InputError(f"--config: cannot be read as settings ({error})") from error
     names = {field.name for field in fields(into)}  # type: ignore[arg-type]
     return into(**{name: value for name, value in vars(found).items() if name in names})
 
 
-def _one_line(message: str, into: type) -> str:
+def _one_line(message: str, words: list[str], into: type) -> str:
     known = setting_names(into)
     if match := re.search(r"arguments are required: ([\w.]+)", message):
         return f"--{match[1]}: is missing; --help says what it can be"
-    if match := re.search(r"unrecognized arguments: (?:--)?([\w.]+)", message):
+    if match := re.search(r"unrecognized arguments: --([\w.]+)", message):
         return f"--{match[1]}: no such setting{did_you_mean(match[1], known)}; --help lists them"
+    if match := re.search(r"unrecognized arguments: (\S+)", message):
+        return _stray(match[1], words, into)
+    if match := re.search(r"argument (--[\w.]+): expected one argument", message):
+        return f"{match[1]}: its value is missing"
+    if match := re.search(r'Parser key "(\w+)":\s*Unable to load config', message):
+        within = next((name for name in known if name.startswith(f"{match[1]}.")), match[1])
+        return f"--{match[1]}: a group; set one of it, such as --{within}; --help lists them"
     if match := re.search(r"Group '([\w.]+)' does not accept option '([\w.]+)'", message):
         name = f"{match[1]}.{match[2]}"
         return f"{name}: no such setting{did_you_mean(name, known)}; --help lists them"
@@ -152,6 +181,26 @@ def _one_line(message: str, into: type) -> str:
     if match := re.search(r'Parser key "([\w.]+)": File does not exist: (.*)', message):
         return f"--{match[1]}: no such file: {match[2]}"
     return " ".join(message.split())
+
+
+def _stray(word: str, words: list[str], into: type) -> str:
+    """A line about a word that is not where it belongs."""
+    known = setting_names(into)
+    if (name := re.match(r"-*([\w.]+)", word)) and name[1] in known:
+        return f"{word}: a setting is written --{name[1]} VALUE"
+    if re.fullmatch(r"[\d.,]+", word):
+        return f"{word}: several values of a setting have commas between them and no spaces"
+    if into in _COMMANDS and word in recipe_names():
+        return f"{word}: a recipe comes before all settings: wcl {' '.join(_usage(into))}"
+    for setting in ("data", "query", "to"):  # what people write without its name
+        if setting in known and _value_of(f"--{setting}", words) is None:
+            return f"{word}: no --SETTING is before it; did you mean --{setting} {word}?"
+    return f"{word}: one word too many; --help says what can be written"
+
+
+def _usage(into: type) -> tuple[str, str]:
+    command, usage = _COMMANDS[into]
+    return command, f"{usage} [--SETTING VALUE …]"
 
 
 def setting_names(options: type, prefix: str = "") -> list[str]:

@@ -1,20 +1,21 @@
-"""A picture of rows of images with a title above each row and a caption below each image."""
+"""A picture of rows of images: a heading, a title above each row, a caption below each image."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from wcl.data import Source
 from wcl.data.decode import UnreadableImage, decoded
+from wcl.pictures import FAINT, GROUND, RULE, write
 
-_TILE = 144
+_TILE = 160
 _GAP = 12
-_CAPTION = 40
-_TITLE = 30
-_TITLE_FONT, _VALUE_FONT, _NAME_FONT = (ImageFont.load_default(size) for size in (15, 14, 11))
-_INK, _FAINT, _RULE, _GROUND = "#1a1a1a", "#6a6a6a", "#d0d0d0", "#f2f2f2"
+_CAPTION = 48
+_TITLE = 36
+_HEADING = 44
+_HEADING_LETTERS, _TITLE_LETTERS, _VALUE_LETTERS, _NAME_LETTERS = 22, 17, 15, 13
 
 
 class Tile(NamedTuple):
@@ -53,27 +54,31 @@ def source_thumbnail(source: Source, index: int) -> Image.Image:
     try:
         return thumbnail(source.image(index))
     except UnreadableImage:
-        return Image.new("RGB", (_TILE, _TILE), _GROUND)
+        return Image.new("RGB", (_TILE, _TILE), GROUND)
 
 
-def tile_sheet(rows: Sequence[Row], columns: int) -> Image.Image:
+def tile_sheet(heading: str, rows: Sequence[Row], columns: int) -> Image.Image:
     """Draw rows below each other; tiles of a row beyond `columns` go on in another line."""
     across = min(columns, max(len(row.tiles) for row in rows))
     leading = _TILE + 3 * _GAP if any(row.lead for row in rows) else 0
     step, line = _TILE + _GAP, _TILE + _CAPTION
     lines = [max(1, -(-len(row.tiles) // across)) for row in rows]
     heights = [_TITLE + count * line + _GAP for count in lines]
-    sheet = Image.new("RGB", (leading + across * step + _GAP, sum(heights) + _GAP), "white")
-    draw = ImageDraw.Draw(sheet)
-    top = _GAP
+    # Headings and titles want some room even above two tiles.
+    width = max(leading + across * step, 4 * step) + _GAP
+    sheet = Image.new("RGB", (width, _HEADING + sum(heights) + _GAP), "white")
+    pen = ImageDraw.Draw(sheet)
+    inner = width - 2 * _GAP
+    write(pen, (_GAP, _GAP), heading, _HEADING_LETTERS, width=inner)
+    top = _HEADING + _GAP
     for row, height in zip(rows, heights, strict=True):
-        title = _fitted(row.title, _TITLE_FONT, sheet.width - 2 * _GAP)
-        draw.text((_GAP, top), title, _INK, _TITLE_FONT)
+        pen.line([(_GAP, top), (width - _GAP, top)], RULE)
+        write(pen, (_GAP, top + 8), row.title, _TITLE_LETTERS, width=inner)
         first = top + _TITLE
         if row.lead:
             _place(sheet, row.lead, _GAP, first)
             ruled = leading - _GAP // 2
-            draw.line([(ruled, first), (ruled, top + height - 2 * _GAP)], _RULE, 2)
+            pen.line([(ruled, first), (ruled, top + height - 2 * _GAP)], RULE, 2)
         for number, tile in enumerate(row.tiles):
             down, right = divmod(number, across)
             _place(sheet, tile, leading + _GAP + right * step, first + down * line)
@@ -82,19 +87,9 @@ def tile_sheet(rows: Sequence[Row], columns: int) -> Image.Image:
 
 
 def _place(sheet: Image.Image, tile: Tile, left: int, top: int) -> None:
-    draw = ImageDraw.Draw(sheet)
-    draw.rectangle((left, top, left + _TILE - 1, top + _TILE - 1), fill=_GROUND)
+    pen = ImageDraw.Draw(sheet)
+    pen.rectangle((left, top, left + _TILE - 1, top + _TILE - 1), fill=GROUND)
     middle = left + (_TILE - tile.image.width) // 2, top + (_TILE - tile.image.height) // 2
     sheet.paste(tile.image, middle)
-    draw.text((left, top + _TILE + 2), tile.value, _INK, _VALUE_FONT)
-    name = _fitted(tile.name, _NAME_FONT, _TILE)
-    draw.text((left, top + _TILE + 18), name, _FAINT, _NAME_FONT)
-
-
-def _fitted(text: str, font: ImageFont.ImageFont | ImageFont.FreeTypeFont, width: int) -> str:
-    """The text, or as much of its end as fits: names differ there."""
-    if font.getlength(text) <= width:
-        return text
-    while text and font.getlength("…" + text) > width:
-        text = text[1:]
-    return "…" + text
+    write(pen, (left, top + _TILE + 3), tile.value, _VALUE_LETTERS, width=_TILE)
+    write(pen, (left, top + _TILE + 22), tile.name, _NAME_LETTERS, FAINT, width=_TILE)

@@ -1,8 +1,8 @@
 """Pretraining: from settings to a run, in one loop."""
 
 import dataclasses
+import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,24 +12,27 @@ from threading import current_thread, main_thread
 from typing import Any
 
 import torch
-import yaml
 from lightning_fabric import Fabric
 
 from wcl import machine
-from wcl.checkpoint import RunFolder, load_checkpoint, must_match, save_checkpoint
+from wcl.batch_norm import synchronised
+from wcl.checkpoint import RunFolder, save_checkpoint
 from wcl.checks import check
 from wcl.config import PretrainConfig
 from wcl.contact_sheet import write_neighbours
-from wcl.data import Source, absolute, first_classes, in_memory, limited, open_source
-from wcl.data.loader import Loader
-from wcl.encoder import Description, Encoder, check_size
-from wcl.errors import InputError
-from wcl.methods import build_method
+from wcl.data import absolute
+from wcl.encoder import Encoder
+from wcl.errors import InputError, NotFinite, RunError
 from wcl.monitor import Monitor
-from wcl.multicrop import cut_from, embed_views, halves, view_kinds
-from wcl.neighbourhood import Neighbourhood
+from wcl.not_finite import keep_batch
 from wcl.optim import build_optimiser, peak_rate, rate_at, set_rate
+from wcl.preparation import Prepared, must_be_alike, prepare
+from wcl.processes import joined, restarted
+from wcl.randomness import LayerRandomness
 from wcl.settings import settings
+from wcl.sharing import Share
+from wcl.step import AllViews, gradient_step
+from wcl.world import World
 
 
 def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
@@ -50,64 +53,41 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
     """Train from settings; whether it came to its end, or was stopped and can be resumed."""
     check(config)
     config = dataclasses.replace(config, data=absolute(config.data))
+    if restarted() and RunFolder(config.out).config.exists():
+        resume = True
     machine.keep_freed_memory()
-    machine.use_threads(config.threads)
-    folder = RunFolder(config.out)
-    if not resume:
-        folder.must_be_free()
-    saved = None
-    if resume:
-        must_match(config, yaml.safe_load(folder.config.read_text()), folder.config)
-        saved = load_checkpoint(folder.checkpoint, config)
+    with joined(config, resume) as (fabric, world):
+        prepared = world.agree(lambda: prepare(config, resume, fabric.device, world))
+        world.agree(lambda: must_be_alike(config, prepared, world))
+        try:
+            return train(config, prepared, fabric, world)
+        except NotFinite as error:
+            keep_batch(prepared, error.step)
+            raise RunError(
+                f"{error}; the images of that step are in {prepared.folder.not_finite}, the last "
+                "checkpoint is intact; try a smaller optim.rate"
+            ) from error
 
-    fabric = Fabric(
-        accelerator=machine.best_device(config.device), devices=1, precision=config.precision
-    )
-    chosen = first_classes(open_source(config.data), config.classes)
-    source = in_memory(limited(chosen, config.limit, config.seed))
-    fingerprint = source.fingerprint()
-    if saved is not None and saved["data"] != fingerprint:
-        raise InputError(f"{config.data}: the images are not those that the run began with")
-    crops = config.crops
-    loader = Loader(
-        source, config.batch, config.seed, fabric.device, config.workers, crops.cache * 2**20
-    )
-    method = build_method(config.method, config.loss, crops=crops.count > 0)
-    torch.manual_seed(config.seed)
-    encoder = Encoder(describe(config, source, method.heads))
-    check_size(encoder, config.size, "size")
-    if crops.count:
-        check_size(encoder, crops.size, "crops.size")
-    early, late = (view_kinds(config, source.channels, early) for early in (True, False))
-    if config.log.knn_every and source.labels is None:
-        raise InputError(f"--log.knn_every: {config.data} has no labels; leave it at 0")
-    neighbourhood = None
-    if crops.count and crops.neighbours:
-        neighbourhood = Neighbourhood(
-            crops, config.epochs, source, encoder.features, fabric.device, folder.path
-        )
-    if not resume:
-        folder.create(config)  # all that a user can get wrong has been looked at by now
 
-    total = config.epochs * loader.steps_per_epoch
-    warmup = min(round(config.optim.warmup * loader.steps_per_epoch), total // 2)
+def train(config: PretrainConfig, run: Prepared, fabric: Fabric, world: World) -> bool:
+    """The loop; whether it came to its end."""
+    folder, loader, neighbourhood, encoder = run.folder, run.loader, run.neighbourhood, run.encoder
+    per_epoch = loader.steps_per_epoch
+    total = config.epochs * per_epoch
+    warmup = min(round(config.optim.warmup * per_epoch), total // 2)
     peak = peak_rate(config.optim, config.batch)
     encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    network: Any = torch.compile(encoder) if config.compile else encoder
-    model, optimiser = fabric.setup(network, build_optimiser(encoder, config.optim, peak))
-    classes = None if source.labels is None else source.labels.to(fabric.device)
-    step = 0 if saved is None else int(saved["step"])
-    monitor = Monitor(folder, config, loader.steps_per_epoch, len(source.classes), step)
-    if saved is not None:
-        try:
-            restore(saved, encoder, optimiser, fabric)
-            monitor.resume(saved["monitor"], fabric.device)
-            if neighbourhood is not None:
-                neighbourhood.restore(saved["neighbourhood"])
-        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{folder.checkpoint}: a damaged checkpoint of wcl") from error
+    network: Any = synchronised(encoder, world, fabric.device)
+    network = torch.compile(network) if config.compile else network
+    model, optimiser = fabric.setup(
+        AllViews(network, world), build_optimiser(encoder, config.optim, peak)
+    )
+    labels = run.source.labels
+    classes = None if labels is None else labels.to(fabric.device)
+    step = 0 if run.saved is None else int(run.saved["step"])
+    monitor = Monitor(folder, config, per_epoch, run.source, step, world)
+    if run.saved is not None:
+        world.agree(lambda: restore(run, optimiser, monitor, fabric))
         if not 0 <= step <= total:
             raise InputError(f"{folder.checkpoint}: step {step} of a run of {total} steps")
         if step == total:
@@ -115,111 +95,114 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
                 f"{config.out}: finished already, {config.epochs} of {config.epochs} epochs"
             )
 
-    def save() -> None:
-        state = {"step": step, "data": fingerprint, "monitor": monitor.state()}
+    def save(at_end_of_epoch: bool) -> None:
+        state = {"step": step, "data": run.fingerprint, "monitor": monitor.state()}
         state["neighbourhood"] = {} if neighbourhood is None else neighbourhood.state()
         state |= capture(encoder, optimiser, fabric)
-        save_checkpoint(state, config, folder.checkpoint)
+
+        def write() -> None:
+            if world.first:
+                if at_end_of_epoch:
+                    encoder.save(folder.encoder)
+                save_checkpoint(state, config, folder.checkpoint)
+
+        world.agree(write)
 
     model.train()
-    with monitor, stop_signals() as stop:
+    with monitor, stop_signals(world) as stop:
         monitor.say(
-            f"{len(source):,} images, {loader.steps_per_epoch} steps an epoch; "
-            f"{config.model.backbone} at {config.size}×{config.size} pixels on {fabric.device}"
+            f"{len(run.source):,} images, {per_epoch} steps an epoch; {config.model.backbone} at "
+            f"{config.size}×{config.size} pixels on {fabric.device}"
+            + (f", {world.size} processes" if world.size > 1 else "")
         )
         if neighbourhood is not None:
-            where = "on disk" if crops.bank == "disk" else "in memory"
+            where = "on disk" if config.crops.bank == "disk" else "in memory"
             monitor.say(f"feature bank: {neighbourhood.bank.describe()} {where}")
-        for epoch in range(step // loader.steps_per_epoch, config.epochs):
-            kinds = early if epoch < config.early_epochs else late
-            if neighbourhood is not None:
-                kinds = cut_from(kinds, neighbourhood.origins(epoch))
+        for epoch in range(step // per_epoch, config.epochs):
             waiting_since = time.perf_counter()
-            for batch in loader.epoch(epoch, kinds, start=step % loader.steps_per_epoch):
+            for batch in loader.epoch(epoch, run.kinds(epoch), start=step % per_epoch):
                 monitor.waited(time.perf_counter() - waiting_since)
                 monitor.skipped(batch.skipped)
+                share = Share(run.sharing, batch.everyone, batch.place, fabric.device)
                 rate = rate_at(step, peak, warmup, total)
                 step += 1
-                if len(batch.index) >= 2:
+                if len(share) >= 2:
                     set_rate(optimiser, rate)
-                    full, *small = embed_views(model, batch.views)
-                    first, second = halves(full)
-                    losses = method(first, second, *small)
                     optimiser.zero_grad(set_to_none=True)
-                    fabric.backward(losses.total)
-                    optimiser.step()
+                    taken = gradient_step(fabric, model, run.method, batch.views, share, world)
                     if neighbourhood is not None:
-                        neighbourhood.bank.store(batch.index, first.h)
-                    known = None if classes is None else classes[batch.rows]
-                    monitor.step(step, rate, losses, (first, second), known)
+                        neighbourhood.bank.store(share.by_process, taken.first.h)
+                    monitor.step(step, rate, taken, share, classes)
+                    optimiser.step()
                 # In the last step of an epoch, its end comes first.
-                if step % loader.steps_per_epoch and stop:
+                if step % per_epoch and world.any(bool(stop)):
                     break
                 waiting_since = time.perf_counter()
             else:
                 finished = epoch + 1
-                measures = [partial(knn_accuracy, encoder, config, finished)]
+                measures = [partial(knn_accuracy, encoder, config, finished, world)]
                 if neighbourhood is not None:
                     measures.append(partial(neighbourhood.end_of_epoch, epoch))
                 monitor.epoch(step, finished, measures)
-                if neighbourhood is not None and neighbourhood.table is not None:
-                    write_neighbours(folder.neighbours, source, neighbourhood.table, config.seed)
+                if neighbourhood is not None and neighbourhood.table is not None and world.first:
+                    table = neighbourhood.table
+                    write_neighbours(folder.neighbours, run.source, table, config.seed)
                 if finished % config.save_every == 0 or finished == config.epochs:
                     encoder.description = dataclasses.replace(encoder.description, epoch=finished)
-                    encoder.save(folder.encoder)
-                    save()
-            if stop and step < total:
-                save()
+                    save(at_end_of_epoch=True)
+            if step < total and world.any(bool(stop)):
+                save(at_end_of_epoch=False)
                 monitor.say(
                     f"stopped after step {step} of {total}; go on with: "
                     f"wcl pretrain --out {config.out} --resume"
                 )
                 return False
+        monitor.say(f"the run is in {config.out}; wcl.load opens it, wcl eval measures it")
     return True
-
-
-def describe(config: PretrainConfig, source: Source, heads: tuple[str, ...]) -> Description:
-    """What the encoder of a run says of itself."""
-    return Description(
-        model=config.model,
-        heads=heads,
-        channels=source.channels,
-        size=config.size,
-        mean=tuple(config.augment.mean[: source.channels]),
-        std=tuple(config.augment.std[: source.channels]),
-        method=config.method,
-        data=config.data,
-    )
 
 
 def capture(encoder: Encoder, optimiser: Any, fabric: Fabric) -> dict[str, Any]:
     """All that the coming steps depend on, besides the settings."""
-    state = {
+    return {
         "encoder": encoder.state_dict(),
         "optimiser": optimiser.state_dict(),
         "precision": fabric.strategy.precision.state_dict(),
-        "random": torch.get_rng_state(),
+        "random": LayerRandomness(fabric.device).state(),
     }
-    if fabric.device.type == "cuda":
-        state["cuda_random"] = torch.cuda.get_rng_state(fabric.device)
-    return state
 
 
-def restore(saved: dict[str, Any], encoder: Encoder, optimiser: Any, fabric: Fabric) -> None:
+def restore(run: Prepared, optimiser: Any, monitor: Monitor, fabric: Fabric) -> None:
+    """Go on from the run's checkpoint.
+
+    Raises:
+        InputError: it is damaged, or of another architecture.
+    """
+    saved = run.saved
+    assert saved is not None
     try:
-        encoder.load_state_dict(saved["encoder"])
-        optimiser.load_state_dict(saved["optimiser"])
-    except (RuntimeError, ValueError, KeyError, AttributeError) as error:
-        raise InputError("the checkpoint is of another architecture than the settings") from error
-    fabric.strategy.precision.load_state_dict(saved["precision"])
-    torch.set_rng_state(saved["random"])
-    if "cuda_random" in saved and fabric.device.type == "cuda":
-        torch.cuda.set_rng_state(saved["cuda_random"], fabric.device)
+        try:
+            run.encoder.load_state_dict(saved["encoder"])
+            optimiser.load_state_dict(saved["optimiser"])
+        except (RuntimeError, ValueError, KeyError, AttributeError) as error:
+            raise InputError(
+                "the checkpoint is of another architecture than the settings"
+            ) from error
+        fabric.strategy.precision.load_state_dict(saved["precision"])
+        LayerRandomness(fabric.device).restore(saved["random"])
+        monitor.resume(saved["monitor"], fabric.device)
+        if run.neighbourhood is not None:
+            run.neighbourhood.restore(saved["neighbourhood"])
+    except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{run.folder.checkpoint}: a damaged checkpoint of wcl") from error
 
 
-def knn_accuracy(encoder: Encoder, config: PretrainConfig, epoch: int) -> dict[str, float]:
-    """k-NN accuracy on the test split, in the epochs that it was asked for."""
-    if not config.log.knn_every or epoch % config.log.knn_every:
+def knn_accuracy(
+    encoder: Encoder, config: PretrainConfig, epoch: int, world: World
+) -> dict[str, float]:
+    """k-NN accuracy on the test split, in the epochs that it was asked for, by one process."""
+    if not config.log.knn_every or epoch % config.log.knn_every or not world.first:
         return {}
     from wcl.evaluation import evaluate
 
@@ -238,18 +221,24 @@ class Stop:
 
 
 @contextmanager
-def stop_signals() -> Iterator[Stop]:
-    """Ctrl-C and SIGTERM ask to stop after the step; a second Ctrl-C stops at once."""
+def stop_signals(world: World) -> Iterator[Stop]:
+    """Ctrl-C, SIGTERM and SIGUSR1 ask to stop after the step; a second Ctrl-C stops at once.
+
+    SIGUSR1 is what SLURM sends, if asked to, some time before a job must end.
+    """
     stop = Stop()
 
     def ask(number: int, frame: object) -> None:
         if stop.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.asked = True
-        print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr)
+        if world.first:  # not `print`, which a signal must not interrupt itself in
+            os.write(2, b"stopping after this step; Ctrl-C again stops at once\n")
 
     # Only the main thread may install handlers; a run in another one is stopped by its owner.
-    numbers = (signal.SIGINT, signal.SIGTERM) if current_thread() is main_thread() else ()
+    numbers: tuple[signal.Signals, ...] = ()
+    if current_thread() is main_thread():
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
     old = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield stop

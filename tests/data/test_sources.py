@@ -372,7 +372,8 @@ def test_a_file_that_vanishes_is_unreadable(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs CIFAR-10 as parquet in ../shared/data")
-def test_the_real_cifar10_as_parquet() -> None:
+def test_the_real_cifar10_as_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # large enough to have its index kept
     train, test = open_splits(str(SHARED / "cifar10"))
     assert (len(train), len(test)) == (50000, 10000)
     assert test.labels is not None

@@ -1,5 +1,6 @@
 """PASCAL VOC as a source: splits, several labels per image, difficult objects, broken files."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from wcl.data.decode import UnreadableImage
 from wcl.data.folder import FolderSource
 from wcl.data.voc import VOC_CLASSES
 from wcl.errors import InputError
+from wcl.evaluation.overlap import overlap
 
 BILLION_LAUGHS = """<?xml version="1.0"?>
 <!DOCTYPE annotation [
@@ -138,6 +140,40 @@ def test_when_no_annotation_can_be_read_that_is_an_error(tmp_path: Path) -> None
     (kit / "VOC2007" / "ImageSets" / "Main" / "trainval.txt").write_text("\n")
     with pytest.raises(InputError, match="the list is empty"):
         open_source(str(kit))
+
+
+@pytest.mark.parametrize("kind", ["outside", "absolute", "pipe", "folder", "too long"])
+def test_only_files_of_the_kit_are_read(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kit = voc_kit(tmp_path / "kit", {"trainval": {"1": ["cat"], "2": ["dog"]}})
+    year = kit / "VOC2007"
+    (tmp_path / "secret.xml").write_text(annotation(["person"]))
+    outside = {"outside": "../../../secret", "absolute": str(tmp_path / "secret")}
+    name = outside.get(kind, "x" * 300 if kind == "too long" else "3")
+    if kind == "pipe":
+        os.mkfifo(year / "Annotations" / "3.xml")
+        os.mkfifo(year / "ImageSets" / "Main" / "test.txt")  # nor is it a list
+    elif kind == "folder":
+        (year / "Annotations" / "3.xml").mkdir()
+    (year / "ImageSets" / "Main" / "trainval.txt").write_text(f"1\n{name}\n2\n")
+    source = open_source(str(kit))
+    assert [Path(source.where(row)).stem for row in range(len(source))] == ["1", "2"]
+    assert "1 of 3 images of trainval.txt have no annotation" in capsys.readouterr().err
+    train, test = open_splits(str(kit))
+    assert (len(train), len(test)) == (1, 1)  # for want of a list of test images
+
+
+def test_a_photo_that_is_a_pipe_is_unreadable(tmp_path: Path) -> None:
+    kits = [voc_kit(tmp_path / name, {"trainval": {"1": ["cat"]}}) for name in ("a", "b")]
+    for kit in kits:
+        photo = kit / "VOC2007" / "JPEGImages" / "1.jpg"
+        photo.unlink()
+        os.mkfifo(photo)
+    first, second = (open_source(str(kit)) for kit in kits)
+    with pytest.raises(UnreadableImage, match="not a file"):
+        first.image(0)
+    assert overlap(first, second) == []
 
 
 def test_a_missing_photo_is_unreadable(tmp_path: Path) -> None:

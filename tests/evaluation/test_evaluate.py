@@ -1,13 +1,16 @@
 """`wcl.evaluate` on real runs: both protocols, what they report, and what they refuse."""
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.nn import functional as F
 
 import wcl
-from images import flat_folder, photo_folder
+from images import encoded, flat_folder, photo_folder, picture
 from runs import photo_run, tiny_run
 from wcl.data import open_splits
 from wcl.errors import InputError
@@ -125,10 +128,31 @@ def test_without_k_no_more_vote_than_the_smallest_class_has(run: Path, tmp_path:
     assert wcl.evaluate(run, "knn", "digits").details["k"] < 200
 
 
+def test_labels_may_have_gaps_in_their_numbers(run: Path, tmp_path: Path) -> None:
+    images = [{"bytes": encoded(picture(i)), "path": None} for i in range(40)]
+    labels = [(2, 7)[i % 2] for i in range(40)]
+    pq.write_table(pa.table({"image": images, "label": labels}), tmp_path / "gaps.parquet")
+    data = tmp_path / "gaps.parquet"
+    assert wcl.evaluate(run, "knn", data).details["k"] == 16
+    options: dict[str, Any] = {"labels": "3-per-class", "epochs": 1, "scratch": False}
+    assert wcl.evaluate(run, "finetune", data, **options).n_train == 6
+
+
+def test_a_part_of_which_nothing_can_be_read_is_not_taken_for_the_whole(
+    run: Path, tmp_path: Path
+) -> None:
+    data = photo_folder(tmp_path / "data", each=10)
+    _, test = open_splits(str(data))
+    for row in range(len(test)):
+        Path(test.where(row)).write_bytes(b"")
+    with pytest.raises(InputError, match="none of the 4 images asked for can be read"):
+        wcl.evaluate(run, "knn", data, workers=0)
+
+
 def test_a_test_set_of_other_classes_is_refused(run: Path, tmp_path: Path) -> None:
     one = photo_folder(tmp_path / "one")
     other = photo_folder(tmp_path / "other", ("cat", "cow"))
-    with pytest.raises(InputError, match="class cow"):
+    with pytest.raises(InputError, match=r"classes that .*one has no training image of: cow$"):
         wcl.evaluate(run, "knn", str(one), test_data=str(other))
 
 

@@ -9,6 +9,7 @@ import wcl
 from images import flat_folder, photo_folder
 from runs import photo_run
 from wcl.cli import run_command
+from wcl.evaluation import everything
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,7 @@ def test_every_protocol_that_the_labels_allow_is_in_the_table(
     assert rows["finetune"]["untrained"] == found["results"]["finetune"]["scratch_top1"]
     assert all(0 <= row["untrained"] <= 1 for row in rows.values())
     assert json.loads((run / "evaluation.json").read_text()) == found
+    assert found["sha256"] == wcl.load(run).description.sha256
     lines = (run / "evaluation.md").read_text().splitlines()
     assert [line.split(" | ")[0] for line in lines[4:8]] == [f"| {name}" for name in rows]
 
@@ -48,6 +50,24 @@ def test_a_protocol_that_cannot_be_carried_out_is_named_with_its_reason(
     said = " ".join(capsys.readouterr().out.split())
     assert "finetune is left out: " in said
     assert "knn" in said
+
+
+@pytest.mark.parametrize("labels", ["bogus", "10", "0%", "no/such/list.txt", "x" * 300])
+def test_labels_that_mean_nothing_are_refused_before_anything_runs(
+    labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", "all", str(tmp_path / "no run"), "--data", "digits", "--labels", labels]
+    assert run_command(words) == 2
+    said = capsys.readouterr().err
+    assert labels.rstrip("%")[:10] in said
+    assert "no run" not in said
+    assert said.count("\n") == 1
+
+
+def test_figures_that_cannot_be_kept_are_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "evaluation.md").mkdir()
+    found = {"run": "a", "data": "b", "rows": [], "left_out": {}}
+    assert "the table is not kept in the run" in everything._write(tmp_path, found)
 
 
 def test_data_without_labels_are_refused_in_one_line(

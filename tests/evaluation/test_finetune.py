@@ -223,6 +223,13 @@ def test_bad_requests_are_one_line(
     assert says in complaint
 
 
+def test_few_labels_get_more_passes_so_that_there_are_steps_enough(run: Path) -> None:
+    found = wcl.evaluate(run, "finetune", "digits", labels="1-per-class", scratch=False)
+    assert (found.n_train, found.details["batch"], found.details["epochs"]) == (10, 10, 100)
+    found = wcl.evaluate(run, "finetune", "digits", labels="1-per-class", scratch=False, batch=2)
+    assert (found.details["batch"], found.details["epochs"]) == (2, 60)
+
+
 def test_from_is_another_word_for_start(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["eval", "finetune", str(run), "--data", "digits", "--labels", "1%", "--json"]
     words += ["--epochs", "1", "--scratch", "false", "--from", "projection"]

@@ -225,8 +225,24 @@ def test_classes_are_matched_by_name_and_a_test_set_may_lack_one(
     other = wcl.evaluate(photos, "lowshot", kits[0], test_data=str(kits[2]), **settings)
     assert other.n_test == 8
     assert "for want of a test image: ant" in capsys.readouterr().err
-    with pytest.raises(InputError, match="class ant"):
+    with pytest.raises(InputError, match=r"has no training image of: ant$"):
         wcl.evaluate(photos, "lowshot", kits[2], test_data=str(kits[0]))
+
+
+def test_names_that_no_test_image_bears_are_passed_over(photos: Path, tmp_path: Path) -> None:
+    """A kit with VOC's classes alone is said to have all twenty, most of them without an image."""
+    train = {str(i): ["cat", "dog", "zebra"][i % 3 : i % 3 + 2] for i in range(12)}
+    test = {str(i): ["dog"] if i % 2 else ["cat", "bus?"] for i in range(20, 28)}
+    kits = [
+        voc_kit(tmp_path / name, {"trainval": images})
+        for name, images in (("train", train), ("test", test))
+    ]
+    assert len(open_source(str(kits[1])).classes) == 20
+    options: dict[str, Any] = {"k": "1", "draws": 1}
+    found = wcl.evaluate(photos, "lowshot", kits[0], test_data=str(kits[1]), **options)
+    assert (found.n_test, found.details["classes"]) == (8, 3)
+    with pytest.raises(InputError, match=r"has no training image of: zebra$"):
+        wcl.evaluate(photos, "lowshot", kits[1], test_data=str(kits[0]), **options)
 
 
 def test_one_label_per_image_is_measured_by_accuracy_too(

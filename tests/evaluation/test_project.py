@@ -15,7 +15,7 @@ from runs import tiny_run
 from wcl.config import ProjectConfig
 from wcl.data import open_source
 from wcl.errors import InputError
-from wcl.evaluation.project import choose, separation
+from wcl.evaluation.project import choose, run_names, separation
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_two_runs_are_drawn_side_by_side_with_the_same_images(run: Path, tmp_pat
     out = tmp_path / "map.png"
     settings: dict[str, Any] = {"groups": 3, "per_group": 6}
     found = wcl.evaluate(run, "project", "digits", against=str(other), out=str(out), **settings)
-    assert [row["name"] for row in found.rows] == ["run", "against"]
+    assert [row["name"] for row in found.rows] == ["digits", "other"]
     assert found.as_dict()["silhouette"] == found.rows[0]["silhouette"]
     with (tmp_path / "map.csv").open() as file:
         lines = list(csv.DictReader(file))
@@ -105,3 +105,19 @@ def test_no_picture_is_overwritten(run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="exists already"):
         wcl.evaluate(run, "project", "digits", out=str(out))
     assert out.read_text() == "mine"
+
+
+def test_runs_are_called_like_their_folders_as_far_as_that_tells_them_apart() -> None:
+    a, b = Path("/runs/monday/first"), Path("/runs/tuesday/first")
+    assert run_names({"run": a, "against": Path("/x/second")}) == {
+        "run": "first",
+        "against": "second",
+    }
+    assert run_names({"run": a, "against": b}) == {
+        "run": "monday/first",
+        "against": "tuesday/first",
+    }
+    assert run_names({"run": a, "against": a}) == {"run": "first", "against": "first"}
+    assert run_names({"run": None, "against": a}) == {"run": "run", "against": "first"}
+    strange = run_names({"run": Path("/" + "long" * 30 + "\n")})["run"]
+    assert len(strange) == 32 and strange.isprintable() and strange.endswith("\\n")

@@ -82,11 +82,12 @@ def test_a_draw_depends_on_the_seed_and_on_nothing_else() -> None:
 @pytest.mark.parametrize("spec", ["10%", "2-per-class", "100%"])
 def test_a_manifest_names_the_same_images_again(spec: str, loaded: bool, tmp_path: Path) -> None:
     """From files and from memory, with file names that every class has, and odd class names."""
-    for name in ("ant", "#bee", "c w"):
+    for name in ("ant", "#bee", "c w", "two\nlines", " edge ", '"quoted"', "\ttab\r"):
         (tmp_path / "data" / name).mkdir(parents=True)
         for i in range(10):
             picture(i, 16, 16).save(tmp_path / "data" / name / f"{i}.png")
-    source = open_source(str(tmp_path / "data"))
+    (tmp_path / "data").rename(tmp_path / "da\nta")  # which the first line of the list names
+    source = open_source(str(tmp_path / "da\nta"))
     if loaded:
         source = in_memory(source)
         assert isinstance(source, ArraySource)
@@ -124,6 +125,21 @@ def test_a_list_may_name_images_by_path_by_file_or_without_the_ending(
     (tmp_path / "list.txt").write_text("\r\n".join([*wanted, wanted[0]]))
     source = open_source(str(tmp_path / "data"))
     assert labelled_rows(source, str(tmp_path / "list.txt"), seed=0).tolist() == [1, 6]
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_list_may_be_written_by_any_editor(start: bytes, end: bytes, tmp_path: Path) -> None:
+    source = open_source(str(photo_folder(tmp_path / "data")))
+    lines = [b"cat/003.jpg", b'"dog/004.jpg"', b""]
+    (tmp_path / "list.txt").write_bytes(start + end.join(lines))
+    assert labelled_rows(source, str(tmp_path / "list.txt"), seed=0).tolist() == [3, 16]
+
+
+def test_numbers_that_no_image_has_are_no_classes_to_draw_from() -> None:
+    source = labelled_source([5, 0, 4])
+    assert counts(source, labelled_rows(source, "3-per-class", seed=0)) == [3, 0, 3]
+    assert counts(source, labelled_rows(source, "50%", seed=0)) == [2, 0, 2]
 
 
 def test_names_that_are_absent_are_counted_and_the_first_is_given(tmp_path: Path) -> None:

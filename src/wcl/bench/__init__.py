@@ -11,7 +11,7 @@ from wcl.config import BenchConfig
 from wcl.errors import InputError
 
 # The benchmarks, and how often each times its things; the function is called like its module.
-ROUNDS = {"augment": 15, "labels": 15, "step": 5, "crops": 5, "knn": 9, "eval": 3}
+ROUNDS = {"augment": 15, "labels": 15, "step": 5, "crops": 5, "knn": 9, "eval": 3, "scale": 5}
 
 
 def bench(name: str, config: BenchConfig, as_json: bool) -> None:

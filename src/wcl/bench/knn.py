@@ -4,19 +4,18 @@ Exact search takes the same time for every query, so a part of the queries is ti
 all of them computed from it. The approximate search is timed whole, with the building of its index.
 """
 
-import math
 import time
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from wcl.bench.memory import extra_bytes
 from wcl.bench.timing import medians
 from wcl.knn import nearest
 from wcl.knn.approximate import ApproximateSearch
+from wcl.knn.shards import Shards
 
 _K = 4
 _EXACT = (50_000, 512)  # images and features that are compared with faiss's exact search
@@ -54,7 +53,7 @@ def _against_faiss(rounds: int) -> dict[str, float]:
     index = faiss.IndexFlatIP(rows.shape[1])
     index.add(rows.numpy())
     queries = torch.arange(0, len(rows), len(rows) // _QUERIES)
-    extra = _extra_bytes(partial(nearest, rows[queries], rows, _K, queries))
+    extra = extra_bytes(partial(nearest, rows[queries], rows, _K, queries))
     seconds = medians(
         {
             "ours": partial(nearest, rows[queries], rows, _K, queries),
@@ -78,24 +77,7 @@ def _exact_seconds(rows: Tensor) -> float:
 def _approximate_seconds(rows: Tensor) -> tuple[float, float]:
     """Building the index, tuning it and asking for all; and its recall."""
     began = time.perf_counter()
-    search = ApproximateSearch(rows, _K, torch.arange(len(rows)))
+    search = ApproximateSearch(Shards(rows), _K, torch.arange(len(rows)))
     for part in torch.arange(len(rows)).split(2**13):
         search.nearest(part)
     return time.perf_counter() - began, search.recall
-
-
-def _extra_bytes(call: Callable[[], object]) -> float:
-    """The most memory that a call takes beyond what is there; only Linux tells."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
-    except OSError:
-        return math.nan
-    before = _memory("VmRSS")
-    call()
-    return _memory("VmHWM") - before
-
-
-def _memory(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    line = next(line for line in lines if line.startswith(name))
-    return int(line.split()[1]) * 1024

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from lightning_fabric import Fabric
 from PIL import Image
 from torch import Tensor
 
@@ -17,8 +18,10 @@ from wcl.data import ArraySource, Source, open_source
 from wcl.data.loader import Loader, Views
 from wcl.encoder import Description, Encoder
 from wcl.methods import build_method
-from wcl.multicrop import embed_views, halves
 from wcl.optim import build_optimiser
+from wcl.sharing import Share, Sharing
+from wcl.step import AllViews, gradient_step
+from wcl.world import World
 
 _CPU = torch.device("cpu")
 
@@ -33,20 +36,28 @@ def step(rounds: int) -> dict[str, float]:
 
 
 def trainer(
-    method_name: str, model: ModelConfig, size: int, crops: bool = False
+    method_name: str, model: ModelConfig, size: int, crops: bool = False, piece: int = 0
 ) -> Callable[[list[Tensor]], None]:
-    """A training step as `wcl pretrain` takes it, on given views of each kind."""
+    """A training step as `wcl pretrain` takes it, on given views of each kind.
+
+    Args:
+        method_name, model, size: settings of a run.
+        crops: whether there are small crops beside the two views.
+        piece: images that pass through the network at a time; 0 for all.
+    """
     method = build_method(method_name, LossConfig(), crops)
     mean, std = AugmentConfig().mean, AugmentConfig().std
     encoder = Encoder(Description(model, method.heads, 3, size, mean, std))
     encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    fabric, world = Fabric(accelerator="cpu", devices=1), World()
     optimiser = build_optimiser(encoder, OptimConfig(), 0.01)
+    network, optimiser = fabric.setup(AllViews(encoder, world), optimiser)
 
     def take(views: list[Tensor]) -> None:
-        full, *small = embed_views(encoder, views)
-        losses = method(*halves(full), *small)
+        every = np.arange(len(views[0]) // 2)
+        share = Share(Sharing(len(every), world, piece), every, every, _CPU)
         optimiser.zero_grad(set_to_none=True)
-        losses.total.backward()
+        gradient_step(fabric, network, method, views, share, world)
         optimiser.step()
 
     return take

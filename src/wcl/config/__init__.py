@@ -8,8 +8,10 @@ from wcl.config.commands import (
     EmbedConfig,
     ExportConfig,
     NeighboursConfig,
+    ReportConfig,
     RetrievalConfig,
     ViewsConfig,
+    WatchConfig,
 )
 from wcl.config.evaluations import (
     PROTOCOLS,
@@ -57,7 +59,9 @@ __all__ = [
     "OptimConfig",
     "PretrainConfig",
     "ProjectConfig",
+    "ReportConfig",
     "RetrievalConfig",
     "ViewsConfig",
+    "WatchConfig",
     "flat",
 ]

@@ -39,6 +39,8 @@ class EmbedConfig:
     """Which images, of data that have a training and a test split; of others train is all."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
+    threads: int = 0
+    """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
     workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand."""
 
@@ -87,6 +89,34 @@ class ExportConfig:
     between 0 and 1, which it normalises itself; hub-folder: for the Hugging Face hub."""
     out: str = ""
     """File or folder to write; a new one in RUN/export by default."""
+
+
+@dataclass
+class ReportConfig:
+    """Write one page, which needs nothing else, about one or several runs: whether they worked,
+    their curves, what they grouped, a map of the images, and how to repeat them."""
+
+    data: str = ""
+    """Images, as for `wcl pretrain`; those that the run was trained on by default."""
+    out: str = ""
+    """HTML file to write; RUN/report.html by default, which replaces the one before it."""
+    images: int = 2000
+    """At most so many images, drawn at random, for the groups and the map."""
+    seed: int = 0
+    """Of that draw, and of the map."""
+    device: str = "auto"
+    """auto, cpu, cuda or mps."""
+    workers: int = -1
+    """Processes that decode photos; -1 chooses by the cores at hand."""
+
+
+@dataclass
+class WatchConfig:
+    """Show the curves of a run in a browser while it trains, and stop it safely if asked to. Only
+    browsers on this machine are answered."""
+
+    port: int = 8765
+    """Of the address; 0 for any that is free."""
 
 
 @dataclass

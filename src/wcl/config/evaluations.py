@@ -17,6 +17,8 @@ class EvalConfig:
     """Use only the first so many classes in the order of their names; 0 for all."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
+    threads: int = 0
+    """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
     workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand."""
 
@@ -87,7 +89,7 @@ class FinetuneConfig(EvalConfig):
     them. `--from` is the same."""
     epochs: int = 0
     """Passes over the labelled images; 0 for 60 if about 1% of the images or less are labelled, and
-    for 30 if more."""
+    for 30 if more, or as many as make 100 steps."""
     batch: int = 256
     """Images per step, at most."""
     encoder_rate: float = 0.05

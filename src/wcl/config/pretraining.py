@@ -171,7 +171,10 @@ class PretrainConfig:
     epochs: int = 100
     """Passes over the data."""
     batch: int = 256
-    """Images per step."""
+    """Images per step, over all processes."""
+    micro_batch: int = 0
+    """Images, over all processes, that pass through the network at a time: for batches larger than
+    memory. The gradient is that of the whole batch; batch norms see one such piece. 0 for all."""
     size: int = 224
     """Height and width of a view in pixels."""
     limit: int = 0
@@ -188,15 +191,25 @@ class PretrainConfig:
     loss: LossConfig = field(default_factory=LossConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    most_unreadable: float = 0.5
+    """Share of the images that may turn out to be unreadable before the run ends with an error.
+    Those that are so are left out and listed in RUN/skipped.txt."""
     save_every: int = 1
     """Epochs between two checkpoints."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
+    devices: int = 1
+    """Processes to start on this machine, each with a GPU of its own or a share of the cores. Under
+    torchrun or SLURM, which start them, it means nothing."""
+    wait: float = 30
+    """Minutes after which a process that waits for another gives up."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     """Numbers the network computes in; the losses are always computed in full precision."""
     compile: bool = False
     """Compile the network with torch.compile."""
     threads: int = 0
-    """CPU threads of the training process; 0 leaves it to torch. On a busy machine 1 is faster."""
+    """CPU threads of each training process; 0 leaves it to torch, or to several processes an equal
+    share of the cores. On a busy machine 1 is faster."""
     workers: int = -1
-    """Processes that decode photos; -1 chooses by the cores at hand."""
+    """Processes that decode photos; -1 chooses by the cores at hand. Of several training processes
+    each has so many."""

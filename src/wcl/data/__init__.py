@@ -6,6 +6,7 @@ from typing import Literal
 from wcl.data.cifar import cifar
 from wcl.data.embedded import digits
 from wcl.data.folder import FolderSource
+from wcl.data.folder_index import FolderIndex
 from wcl.data.huggingface import hugging_face
 from wcl.data.memory import in_memory
 from wcl.data.parquet import ParquetSource
@@ -115,13 +116,12 @@ def _open(spec: str, split: str) -> Source | None:
 def _open_folder(spec: str, path: Path, split: str) -> Source | None:
     if (devkit := voc_folder(path)) is not None:
         return voc(devkit, split)
-    files = sorted(path.glob("*.parquet")) or sorted(path.glob("data/*.parquet"))
-    if files:
-        test = [file for file in files if file.name.startswith(_TEST_NAMES)]
-        train = [file for file in files if file not in test]
-        chosen = train if split == "train" else test
+    index = FolderIndex(path)
+    if files := index.parquet_files():
+        test = split == "test"
+        chosen = [file for file in files if file.name.startswith(_TEST_NAMES) == test]
         return ParquetSource(spec, chosen) if chosen else None
     test_folder = next((path / name for name in _TEST_NAMES if (path / name).is_dir()), None)
     if (path / "train").is_dir() and test_folder is not None:
-        return FolderSource(path / "train" if split == "train" else test_folder)
-    return FolderSource(path) if split == "train" else None
+        return FolderSource(FolderIndex(path / "train" if split == "train" else test_folder))
+    return FolderSource(index) if split == "train" else None

@@ -4,6 +4,7 @@ import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,10 @@ from wcl.randomness import Integers
 
 _EXIF_ORIENTATION = 0x0112
 _ROWS_REVERSED, _COLUMNS_REVERSED = (3, 4, 7, 8), (2, 3, 6, 7)
+# PIL knows forty more, but few people have photos in them, and some are not what one expects of a
+# picture: it hands EPS, a programming language, to another program to be run.
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "MPO", "AVIF", "JPEG2000")
+_ROWS_AT_ONCE = 256
 # What PIL's readers raise for damaged files; the AVIF reader has RuntimeError.
 _DAMAGED = (
     OSError,
@@ -37,16 +42,24 @@ def open_image(where: Path | bytes) -> Image.Image:
     Raises:
         UnreadableImage: it is missing, or not an image.
     """
-    if isinstance(where, Path) and where.exists() and not where.is_file():
-        raise UnreadableImage("not a file")  # a pipe would keep us waiting
     try:
-        return Image.open(io.BytesIO(where) if isinstance(where, bytes) else where)
+        if isinstance(where, Path) and where.exists() and not where.is_file():
+            raise UnreadableImage("not a file")  # a pipe would keep us waiting
+        file = io.BytesIO(where) if isinstance(where, bytes) else where
+        return Image.open(file, formats=_formats())
     except FileNotFoundError as error:
         raise UnreadableImage("no such file") from error
     except UnidentifiedImageError as error:
         raise UnreadableImage("not an image") from error
     except _DAMAGED as error:
         raise UnreadableImage(str(error) or type(error).__name__) from error
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Those of the formats that this PIL was built with."""
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
 def decoded(image: Image.Image, channels: int = 3) -> Image.Image:
@@ -67,12 +80,18 @@ def decoded(image: Image.Image, channels: int = 3) -> Image.Image:
 
 def _scaled_to_bytes(image: Image.Image) -> Image.Image:
     """Grey of 16 or 32 bits as grey of 8, which `convert` would cut off at 255 instead."""
-    levels = np.nan_to_num(np.asarray(image).astype(np.float64))
-    highest = levels.max(initial=0)
-    white = next((w for w in (1, 255, 65535) if highest <= w), highest)
+    levels = np.asarray(image)
+    if levels.dtype.kind == "f":
+        levels = np.nan_to_num(levels)
+    highest = float(levels.max(initial=0))
+    white = next((float(w) for w in (1, 255, 65535) if highest <= w), highest)
     if image.mode.startswith("I"):
         white = max(white, 255 if image.mode == "I" else 65535)  # a dark image is not made bright
-    return Image.fromarray((levels.clip(0, white) * (255 / white)).astype(np.uint8))
+    grey = np.empty(levels.shape, np.uint8)
+    for top in range(0, len(levels), _ROWS_AT_ONCE):  # large images would take gigabytes as floats
+        rows = slice(top, top + _ROWS_AT_ONCE)
+        grey[rows] = levels[rows].clip(0, white).astype(np.float64) * (255 / white)
+    return Image.fromarray(grey)
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import torch
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from wcl.config import DataConfig
-from wcl.data import ArraySource, Source, open_source
+from wcl.data import ArraySource, Source, open_split
 from wcl.data.decode import UnreadableImage, decoded, upright_size
 from wcl.data.loader import worker_count
+from wcl.paths import one_line
 from wcl.progress import track
+
+_SPLITS = ("training", "test")
+_NAMED = 12  # classes
 
 
 @dataclass(frozen=True)
@@ -63,19 +66,26 @@ def _look(source: Source, index: int) -> tuple[int, int] | str:
     return size
 
 
-def describe(config: DataConfig, spec: str) -> Found:
-    """Print what a source holds."""
-    found = examine(open_source(spec))
-    table = Table(show_header=False)
-    table.add_row("images", f"{found.count:,}")
-    table.add_row("sizes", _sizes(found.sizes))
-    table.add_row("classes", Text(_classes(found.classes)))  # names are not markup
-    table.add_row("unreadable", str(len(found.unreadable)))
+def describe(config: DataConfig, spec: str) -> list[Found]:
+    """Print what a source holds: one column, or one for each split."""
+    found = [examine(source) for source in open_split(spec, "all")]
+    table = Table(show_header=len(found) > 1)
+    for heading in ("", *_SPLITS[: len(found)]):
+        table.add_column(heading)
+    table.add_row("images", *(f"{split.count:,}" for split in found))
+    table.add_row("sizes", *(_sizes(split.sizes) for split in found))
+    table.add_row("classes", *(_classes(split.classes) for split in found))
+    table.add_row("unreadable", *(f"{len(split.unreadable):,}" for split in found))
     Console().print(table)
-    for where, why in list(found.unreadable.items())[: config.most]:
-        print(f"unreadable: {where}: {why}")
-    if (left := len(found.unreadable) - config.most) > 0:
-        print(f"… and {left} more; --most {len(found.unreadable)} names them all")
+    names = list(dict.fromkeys(name for split in found for name in split.classes))
+    if names:
+        more = ["…"] if len(names) > _NAMED else []
+        print(f"classes: {', '.join([*map(one_line, names[:_NAMED]), *more])}")
+    unreadable = [(where, why) for split in found for where, why in split.unreadable.items()]
+    for where, why in unreadable[: config.most]:
+        print(f"unreadable: {one_line(f'{where}: {why}')}")
+    if (left := len(unreadable) - config.most) > 0:
+        print(f"… and {left} more; --most {len(unreadable)} names them all")
     return found
 
 
@@ -95,8 +105,7 @@ def _sizes(sizes: Counter[tuple[int, int]]) -> str:
 def _classes(classes: dict[str, int]) -> str:
     if not classes:
         return "none: the images have no labels (and need none for pretraining)"
-    names = ", ".join(list(classes)[:12]) + (", …" if len(classes) > 12 else "")
     counts = classes.values()
     least, most = min(counts), max(counts)
     each = f"{least:,}" if least == most else f"{least:,}–{most:,}"
-    return f"{len(classes)} with {each} images each: {names}"
+    return f"{len(classes)} with {each} images each"

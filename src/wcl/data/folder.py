@@ -1,24 +1,25 @@
 """A folder of images, nested or flat; sub-folders are classes where there are any."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 from PIL import Image
 
 from wcl.data.decode import open_image
+from wcl.data.folder_index import EXTENSIONS, FolderIndex
 from wcl.data.source import Source
 from wcl.errors import InputError
 
-EXTENSIONS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm"}
+_SIZES_COMPARED = 1000
 
 
 class ImageFiles(Source):
     """Image files by their paths below a folder."""
 
     root: Path
-    paths: list[str]
+    paths: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -31,10 +32,19 @@ class ImageFiles(Source):
         return os.fsencode(self.root / self.paths[index]).decode(errors="replace")
 
     def _identity(self, times: bool) -> Iterator[bytes]:
-        for path in self.paths:
-            yield os.fsencode(path) + b"\0"
-            if times:
-                yield _size_and_time(self.root / path)
+        """All names, and the sizes of a thousand files spread over them.
+
+        To look up the sizes of a million files takes a network file system many minutes, and a
+        kept size is of no use here: it would not show that the file has changed. A thousand show
+        a set that was resized or compressed anew, and all of a small one; they are the same on
+        every machine, as times of change are not.
+        """
+        every = max(1, len(self) // _SIZES_COMPARED)
+        root = os.fsencode(self.root) + b"/"
+        for number, path in enumerate(map(os.fsencode, self.paths)):
+            yield path + b"\0"
+            if times or number % every == 0:
+                yield _size(root + path, times)
 
 
 class FolderSource(ImageFiles):
@@ -44,55 +54,32 @@ class FolderSource(ImageFiles):
     them names the classes. Otherwise there are no labels: none are invented.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.name = str(root)
-        self.root = root
-        self.paths = _images_below(root)
+    def __init__(self, index: FolderIndex) -> None:
+        self.name = str(index.root)
+        self.root = index.root
+        self.paths = index.image_paths()
         if not self.paths:
             known = " ".join(sorted(EXTENSIONS))
-            raise InputError(f"{root}: no images below this folder (looked for {known})")
-        first_levels = [path.split("/", 1)[0] for path in self.paths]
-        nested = all("/" in path for path in self.paths)
-        classes = sorted(set(first_levels)) if nested else []
-        if len(classes) > 1:
-            number = {name: i for i, name in enumerate(classes)}
-            self.classes = classes
-            self.labels = torch.tensor([number[name] for name in first_levels])
+            raise InputError(f"{self.root}: no images below this folder (looked for {known})")
+        self._label_by_sub_folder()
+
+    def _label_by_sub_folder(self) -> None:
+        numbers: dict[str, int] = {}  # in the order of the paths, which is not that of the names
+        found: list[int] = []
+        for path in self.paths:
+            first_level, nested, _ = path.partition("/")
+            if not nested:
+                return
+            found.append(numbers.setdefault(first_level, len(numbers)))
+        if len(numbers) > 1:
+            self.classes = sorted(numbers)
+            ranks = {name: rank for rank, name in enumerate(self.classes)}
+            self.labels = torch.tensor([ranks[name] for name in numbers])[torch.tensor(found)]
 
 
-def _size_and_time(path: Path) -> bytes:
+def _size(path: bytes, time: bool) -> bytes:
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116  # a Path for each would take as long again
     except OSError:
         return b"gone"
-    return f"{status.st_size} {status.st_mtime_ns} ".encode()
-
-
-def _images_below(root: Path) -> list[str]:
-    """Paths relative to the root, sorted; hidden files are left out, link loops end."""
-    found: list[str] = []
-    seen: set[tuple[int, int]] = set()
-    pending = [""]
-    while pending:
-        below = pending.pop()
-        try:
-            status = (root / below).stat()
-            entries = sorted(os.scandir(root / below), key=lambda entry: entry.name, reverse=True)
-        except PermissionError as error:
-            raise InputError(f"{root / below}: may not be read; change its permissions") from error
-        if (status.st_dev, status.st_ino) in seen:
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            path = f"{below}{entry.name}"
-            try:
-                is_folder, is_file = entry.is_dir(), entry.is_file()
-            except OSError:  # a link to itself
-                continue
-            if is_folder:
-                pending.append(f"{path}/")
-            elif is_file and os.path.splitext(entry.name)[1].lower() in EXTENSIONS:  # noqa: PTH122
-                found.append(path)
-    return sorted(found)
+    return f"{status.st_size} {status.st_mtime_ns if time else ''} ".encode()

@@ -1,6 +1,7 @@
 """`hf:NAME`: any image data set that the `datasets` library can open."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from wcl.data.decode import UnreadableImage, open_image
 from wcl.data.source import Source
 from wcl.errors import InputError
 
+_PATIENCE = 5.0  # seconds for the hub to answer
 _SPLITS = {"train": ("train",), "test": ("test", "validation", "valid", "val")}
 
 
@@ -53,18 +55,51 @@ class HuggingFaceSource(Source):
 
 
 def hugging_face(spec: str, split: str) -> Source | None:
-    """Open `hf:NAME` or `hf:NAME:CONFIG`; None if it has no such split."""
+    """Open `hf:NAME` or `hf:NAME:CONFIG`; None if it has no such split.
+
+    Raises:
+        InputError: there is no such data set, or it is neither here nor can the hub be reached.
+    """
     try:
         import datasets
     except ImportError as error:
         raise InputError(f"{spec}: needs the datasets library; pip install 'wcl[hf]'") from error
     name, _, config = spec.removeprefix("hf:").partition(":")
+    offline = not Path(name).exists() and not _hub_answers()
     try:
-        found = datasets.load_dataset(name, config or None)
+        with _without_asking_the_hub() if offline else nullcontext():
+            found = datasets.load_dataset(name, config or None)
     except Exception as error:  # the library raises a dozen kinds, each for a bad name or network
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if offline:
+            reason = "the hub cannot be reached, and it was not downloaded before"
         raise InputError(f"{spec}: the datasets library cannot open it ({reason})") from error
     for key in _SPLITS[split]:
         if key in found:
             return HuggingFaceSource(spec, found[key])
     return None
+
+
+def _hub_answers() -> bool:
+    """Asked once, for the library would ask six times in half a minute."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # its own place
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
+    except Exception:  # of the network, in one of the two libraries that versions of the hub use
+        return False
+    return True
+
+
+@contextmanager
+def _without_asking_the_hub() -> Iterator[None]:
+    """Data sets that were downloaded before are found nevertheless."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before

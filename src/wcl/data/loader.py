@@ -5,7 +5,6 @@ worker processes; the rest of the augmentation is the same batched code. What a 
 depends on the task it is sent and on nothing else, so their number changes nothing.
 """
 
-import os
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from wcl import machine
 from wcl.augment import ViewMaker
 from wcl.data.photo_views import Crops, PhotoViews, Task
 from wcl.data.source import ArraySource, Source
@@ -43,10 +43,14 @@ class Views:
 
 @dataclass(frozen=True)
 class Batch:
-    """N images of a step, each in several views."""
+    """Images of a step, each in several views."""
 
+    everyone: Integers
+    """Numbers of all images of the step in the source, read or not, on this process or not."""
+    wanted: Integers
+    """Those of them that this loader is to read."""
     index: Integers
-    """(N,) numbers of the images in the source."""
+    """(N,) those that could be read."""
     views: list[Tensor]
     """For each kind (count·N, C, size, size) normalised, all images' first, then their second, …"""
     skipped: dict[int, str] = field(default_factory=dict)
@@ -56,6 +60,11 @@ class Batch:
     def rows(self) -> Tensor:
         """The numbers again, on the device of the views."""
         return torch.from_numpy(self.index).to(self.views[0].device, non_blocking=True)
+
+    @property
+    def place(self) -> Integers:
+        """(N,) where the images that could be read are among those that were wanted."""
+        return np.flatnonzero(np.isin(self.wanted, self.index))
 
 
 class Loader:
@@ -69,6 +78,7 @@ class Loader:
         device: where the batches are wanted.
         workers: processes that decode photos; -1 chooses.
         cache: bytes that they may use together to keep photos that views of others are cut from.
+        own: the places in every batch of the images that are wanted here; None for all.
     """
 
     def __init__(
@@ -79,6 +89,7 @@ class Loader:
         device: torch.device,
         workers: int = -1,
         cache: int = 2**30,
+        own: Integers | None = None,
     ) -> None:
         if len(source) < batch:
             raise InputError(
@@ -92,6 +103,7 @@ class Loader:
         self.steps_per_epoch = len(source) // batch
         self.workers = worker_count(workers)
         self._cache = cache
+        self._own = np.arange(batch) if own is None else own
         self._pixels = source.pixels.to(device) if isinstance(source, ArraySource) else None
         self._photos: DataLoader[Crops] | None = None
         self._tasks: list[Task] = []
@@ -115,7 +127,8 @@ class Loader:
     ) -> Iterator[Batch]:
         assert isinstance(self.source, ArraySource) and self._pixels is not None
         unreadable = self.source.unreadable
-        for index in batches:
+        for everyone in batches:
+            wanted = index = everyone[self._own]
             skipped = {i: unreadable[i] for i in index.tolist() if i in unreadable}
             if skipped:
                 index = np.array([i for i in index.tolist() if i not in skipped], dtype=np.int64)
@@ -127,22 +140,23 @@ class Loader:
                     origins = np.where(lost, index[:, None], origins)
                 rows = torch.from_numpy(origins.T.ravel()).to(self.device, non_blocking=True)
                 views.append(kind.maker.from_images(self._pixels[rows], draws))
-            yield Batch(index, views, skipped)
+            yield Batch(everyone, wanted, index, views, skipped)
 
     def _from_photos(
         self, epoch: int, batches: list[Integers], kinds: Sequence[Views]
     ) -> Iterator[Batch]:
-        tasks_per_batch = -(-self.batch // _PHOTOS_PER_TASK)
+        tasks_per_batch = -(-len(self._own) // _PHOTOS_PER_TASK)
+        shares = [everyone[self._own] for everyone in batches]
         makers = [kind.maker for kind in kinds]
         self._tasks[:] = [
             Task(epoch, makers, part, [kind.origins_of(part) for kind in kinds])
-            for index in batches
-            for part in np.split(index, range(_PHOTOS_PER_TASK, len(index), _PHOTOS_PER_TASK))
+            for wanted in shares
+            for part in np.split(wanted, range(_PHOTOS_PER_TASK, len(wanted), _PHOTOS_PER_TASK))
         ]
         if self._photos is None:
             self._photos = self._start_workers(tasks_per_batch)
         done = iter(self._photos)
-        for _ in batches:
+        for everyone, wanted in zip(batches, shares, strict=True):
             try:
                 pieces = [next(done) for _ in range(tasks_per_batch)]
             except RuntimeError as error:
@@ -156,7 +170,7 @@ class Loader:
                     crops = crops.pin_memory()  # or the copy would make the host wait
                 crops = crops.to(self.device, non_blocking=True)
                 views.append(makers[number].from_crops(crops, draws))
-            yield Batch(index, views, skipped)
+            yield Batch(everyone, wanted, index, views, skipped)
 
     def _start_workers(self, tasks_per_batch: int) -> DataLoader[Crops]:
         ahead = -(-_BATCHES_AHEAD * tasks_per_batch // max(1, self.workers))
@@ -181,8 +195,8 @@ class Loader:
 
 
 def _leave_signals_to_the_parent(worker: int) -> None:
-    """Ctrl-C and SIGTERM reach the whole group of processes; the parent alone decides to stop."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    """Such signals may reach the whole group of processes; the parent alone decides to stop."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -190,5 +204,4 @@ def worker_count(wanted: int) -> int:
     """That many processes, or with -1 one for each core but one, at most 8."""
     if wanted >= 0:
         return wanted
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(8, (cores or 2) - 1))
+    return max(1, min(8, machine.cores() - 1))

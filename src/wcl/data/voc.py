@@ -55,10 +55,10 @@ class VocSource(ImageFiles):
         for name in track(names, "reading annotations"):
             annotation = root / "Annotations" / f"{name}.xml"
             try:
+                if "/" in name:  # which would lead out of the folder
+                    raise ValueError("a path, where the list should have a name")
                 objects.append(_objects(annotation))
                 self.paths.append(f"{name}.jpg")
-            except FileNotFoundError:
-                broken.append(f"{annotation}: no such file")
             except (OSError, ElementTree.ParseError, LookupError, ValueError) as error:
                 broken.append(f"{annotation}: {error}")
         if not self.paths:
@@ -85,7 +85,8 @@ def voc(root: Path, split: str) -> VocSource | None:
 
     Where there is no list of test images they are those of val, and train alone is trained on.
     """
-    there = {path.stem for path in (root / "ImageSets" / "Main").glob("*.txt")}
+    lists = (root / "ImageSets" / "Main").glob("*.txt")
+    there = {path.stem for path in lists if path.is_file()}
     choices: tuple[str, ...]
     if {"train", "val"} <= there and "test" not in there:
         choices = ("train",) if split == "train" else ("val",)
@@ -119,6 +120,8 @@ class _WithoutDoctype(ElementTree.TreeBuilder):
 
 def _objects(annotation: Path) -> dict[str, int]:
     """Classes of the objects in an image: 1, or -1 if all of that class are difficult."""
+    if not annotation.is_file():  # a pipe would keep us waiting
+        raise ValueError("not a file" if annotation.exists() else "no such file")
     parser = ElementTree.XMLParser(target=_WithoutDoctype())
     root = ElementTree.parse(annotation, parser).getroot()
     if root.tag != "annotation":

@@ -7,17 +7,18 @@ from typing import Any
 import torch
 
 from wcl.config import PROTOCOLS, EvalConfig
-from wcl.data import first_classes, in_memory, open_splits, with_channels
+from wcl.data import Source, first_classes, in_memory, open_splits, with_channels
 from wcl.encoder import Encoder, load
 from wcl.errors import InputError, did_you_mean
 from wcl.evaluation.overlap import overlap
 from wcl.evaluation.result import Result, show
-from wcl.machine import best_device
+from wcl.machine import best_device, use_threads
 from wcl.progress import console
 
 __all__ = ["Result", "evaluate", "show"]
 
 _MULTI_LABEL = ("lowshot",)  # the protocols that can do with several labels per image
+_NAMED = 5  # classes that a complaint names
 
 
 def evaluate(
@@ -45,6 +46,7 @@ def evaluate(
     config = config or PROTOCOLS[protocol](data=str(data), **options)
     if not config.data:
         raise InputError("--data: say where the labelled images are")
+    use_threads(config.threads)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
     channels = encoder.description.channels
     train, test = (
@@ -62,18 +64,7 @@ def evaluate(
             raise InputError(
                 f"{config.data}: no images are left for the test; give some with --test_data"
             )
-    number = {name: i for i, name in enumerate(train.classes)}
-    if unknown := [name for name in test.classes if name not in number]:
-        raise InputError(
-            f"{config.data}: no training image is of the test images' class {unknown[0]}"
-        )
-    numbers = torch.tensor([number[name] for name in test.classes])
-    test.classes = train.classes
-    if test.labels is not None:
-        test.labels = numbers[test.labels]
-    elif test.multi_labels is not None:
-        absent = test.multi_labels.new_zeros(len(test), len(number))
-        test.multi_labels = absent.index_copy(1, numbers, test.multi_labels)
+    _number_classes_alike(train, test)
     if shared := overlap(train, test):
         console().print(
             f"{len(shared)} of {len(test)} test images are training images too, such as "
@@ -83,3 +74,34 @@ def evaluate(
         )
     result: Result = carry_out(encoder, train, test, config)
     return result
+
+
+def _number_classes_alike(train: Source, test: Source) -> None:
+    """Give the test images' classes the numbers that the training images' have, name by name.
+
+    A name that no test image bears, such as most of VOC's twenty in a small kit, is passed over.
+
+    Raises:
+        InputError: test images are of classes that the training images do not have.
+    """
+    if test.labels is not None:
+        borne = torch.bincount(test.labels, minlength=len(test.classes)) > 0
+    else:
+        assert test.multi_labels is not None
+        borne = (test.multi_labels == 1).any(dim=0)
+    number = {name: i for i, name in enumerate(train.classes)}
+    names = [name for name, any_image in zip(test.classes, borne, strict=True) if any_image]
+    if unknown := [name for name in names if name not in number]:
+        named = ", ".join(unknown[:_NAMED]) + (", …" if len(unknown) > _NAMED else "")
+        raise InputError(
+            f"{test.name}: has test images of classes that {train.name} has no training image "
+            f"of: {named}"
+        )
+    numbers = torch.tensor([number.get(name, -1) for name in test.classes])
+    if test.labels is not None:
+        test.labels = numbers[test.labels]
+    elif test.multi_labels is not None:
+        absent = test.multi_labels.new_zeros(len(test), len(number))
+        known = numbers >= 0
+        test.multi_labels = absent.index_copy(1, numbers[known], test.multi_labels[:, known])
+    test.classes = train.classes

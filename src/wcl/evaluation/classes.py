@@ -9,7 +9,9 @@ from torch import Tensor
 
 from wcl.config import ClassifyConfig
 from wcl.errors import InputError
+from wcl.new_file import must_be_new, written_whole
 from wcl.paths import expanded
+from wcl.progress import console
 
 
 def by_class(predicted: Tensor, labels: Tensor, classes: Sequence[str]) -> list[dict[str, Any]]:
@@ -30,10 +32,14 @@ def confusion(predicted: Tensor, labels: Tensor, class_count: int) -> Tensor:
 
 def check_confusion(config: ClassifyConfig) -> None:
     """Raise InputError, before anything is computed, if the table could not be written."""
+    if not config.confusion:
+        return
     path = expanded(config.confusion)
-    if config.confusion and (path.exists() or not path.parent.is_dir()):
-        what = "exists already" if path.exists() else "is in a folder that does not exist"
-        raise InputError(f"--confusion: {path} {what}; choose another file")
+    if not path.parent.is_dir():
+        raise InputError(
+            f"--confusion: {path} is in a folder that does not exist; choose another file"
+        )
+    must_be_new(path, "--confusion")
 
 
 def write_confusion(
@@ -43,7 +49,12 @@ def write_confusion(
     if not config.confusion:
         return
     table = confusion(predicted, labels, len(classes)).tolist()
-    with expanded(config.confusion).open("x", newline="", errors="replace") as file:
+    path = expanded(config.confusion)
+    with (
+        written_whole(path) as unfinished,
+        unfinished.open("w", newline="", errors="replace") as file,
+    ):
         writer = csv.writer(file)
         writer.writerow(["true \\ predicted", *classes])
         writer.writerows([name, *row] for name, row in zip(classes, table, strict=True))
+    console().print(f"wrote {path}", markup=False, soft_wrap=True)

@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wcl.evaluation.svm import Labels
+from wcl.new_file import written_whole
 from wcl.progress import console
 from wcl.randomness import Integers, seed_of
 
@@ -94,15 +93,13 @@ def write_draws(
     }
     text = json.dumps(content) + "\n"
     path = folder / f"{scheme}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         folder.mkdir(exist_ok=True)
-        unfinished.write_text(text)
-        unfinished.replace(path)
+        with written_whole(path) as unfinished:
+            unfinished.write_text(text)
     except OSError as error:  # an evaluation does not fail for it
-        with suppress(OSError):
-            unfinished.unlink()
-        console().print(f"the draws are not written down ({error})", markup=False)
+        said = f"the draws are not written down ({error})"
+        console().print(said, markup=False, soft_wrap=True)
         return None
     return path
 

@@ -18,11 +18,13 @@ from wcl.data import open_splits
 from wcl.encoder import Encoder, load
 from wcl.errors import InputError, RunError
 from wcl.evaluation import Result, evaluate
+from wcl.evaluation.splits import check_spec
 from wcl.machine import best_device
+from wcl.new_file import written_whole
 from wcl.progress import console
 
 _COLUMNS = ("protocol", "setting", "measure", "encoder", "untrained", "n_train", "n_test")
-_NOTE = "untrained: the same network with random weights; for finetune, trained from scratch."
+NOTE = "untrained: the same network with random weights; for finetune, trained from scratch."
 
 
 def everything(run: str, config: AllConfig) -> dict[str, Any]:
@@ -30,16 +32,18 @@ def everything(run: str, config: AllConfig) -> dict[str, Any]:
 
     Returns:
         `rows`, one for each protocol; `results`, all that each of them says; `left_out`, why a
-        protocol is not among them.
+        protocol is not among them; `sha256`, of the weights that were evaluated.
     """
     if not config.data:
         raise InputError("--data: say where the labelled images are")
+    check_spec(config.labels)
     encoder = load(run, best_device(config.device))
     shared: dict[str, Any] = {
         "data": config.data,
         "test_data": config.test_data,
         "classes": config.classes,
         "device": config.device,
+        "threads": config.threads,
         "workers": config.workers,
     }
     rows: list[dict[str, Any]] = []
@@ -58,10 +62,10 @@ def everything(run: str, config: AllConfig) -> dict[str, Any]:
     if not rows:
         raise InputError(next(iter(left_out.values())))
     found: dict[str, Any] = {"protocol": "all", "run": str(run), "data": config.data, "rows": rows}
-    found |= {"results": results, "left_out": left_out}
+    found |= {"results": results, "left_out": left_out, "sha256": encoder.description.sha256}
     if encoder.home is not None:
-        _write(encoder.home, found)
-        console().print(f"the table is in {encoder.home / 'evaluation.md'} too", markup=False)
+        said = _write(encoder.home, found)
+        console().print(said, markup=False, soft_wrap=True)
     return found
 
 
@@ -108,29 +112,39 @@ def _rows(result: Result, untrained: Result | None) -> list[dict[str, Any]]:
     settings = {
         "knn": f"k = {details.get('k')}",
         "linear": f"{details.get('epochs')} epochs",
-        "finetune": f"{details.get('labels')} of the labels",
+        "finetune": f"{Path(details.get('labels', '')).name} of the labels",  # perhaps a list
     }
     score = details["scratch_top1"] if untrained is None else untrained.score
     own = {"encoder": result.score, "untrained": score, "n_train": result.n_train}
     return [{**found, "setting": settings[result.protocol], **own}]
 
 
-def _write(folder: Path, found: dict[str, Any]) -> None:
-    """Both files beside the run; those of an earlier evaluation are replaced."""
-    lines = [f"`{found['run']}` on `{found['data']}`", ""]
-    lines += [f"| {' | '.join(_COLUMNS)} |", "|" + "---|" * len(_COLUMNS)]
-    lines += [f"| {' | '.join(_text(row[c]) for c in _COLUMNS)} |" for row in found["rows"]]
-    lines += [
+def _write(folder: Path, found: dict[str, Any]) -> str:
+    """Both files beside the run, for those of an earlier evaluation, and a line about them."""
+    lines = [
+        f"`{found['run']}` on `{found['data']}`",
         "",
-        _NOTE,
+        markdown_table(found["rows"]),
+        "",
+        NOTE,
         "",
         *(f"{name} is left out: {why}" for name, why in found["left_out"].items()),
     ]
     texts = {"evaluation.json": json.dumps(found, indent=1), "evaluation.md": "\n".join(lines)}
-    for name, text in texts.items():
-        unfinished = folder / f"{name}.tmp"
-        unfinished.write_text(text.rstrip() + "\n")
-        unfinished.replace(folder / name)
+    try:
+        for name, text in texts.items():
+            with written_whole(folder / name) as unfinished:
+                unfinished.write_text(text.rstrip() + "\n")
+    except OSError as error:  # the figures are printed all the same
+        return f"the table is not kept in the run ({error})"
+    return f"the table is in {folder / 'evaluation.md'} too"
+
+
+def markdown_table(rows: list[dict[str, Any]]) -> str:
+    """The `rows` of `everything` as a table in Markdown."""
+    lines = [[*_COLUMNS], ["---"] * len(_COLUMNS)]
+    lines += [[_text(row[column]) for column in _COLUMNS] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def show_everything(found: dict[str, Any]) -> None:
@@ -139,7 +153,7 @@ def show_everything(found: dict[str, Any]) -> None:
     for row in found["rows"]:
         table.add_row(*(_text(row[column]) for column in _COLUMNS))
     Console().print(table)
-    print(_NOTE)
+    print(NOTE)
     for name, why in found["left_out"].items():
         print(f"{name} is left out: {why}")
 

@@ -1,9 +1,7 @@
 """Features of all images of a source, without augmentation, computed once for each encoder."""
 
 import hashlib
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -17,6 +15,7 @@ from wcl.data.loader import worker_count
 from wcl.data.source import ArraySource, Source
 from wcl.encoder import Encoder, weights_sha256
 from wcl.errors import InputError, RunError
+from wcl.new_file import written_whole
 from wcl.progress import console, track
 
 BATCH = 256
@@ -59,13 +58,19 @@ def _compute(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Te
         kept.append(index)
     rows = torch.cat(kept) if kept else torch.empty(0, dtype=torch.long)
     if len(rows) == 0:
-        raise InputError(f"{source.name}: none of its images can be read")
+        raise InputError(f"{source.name}: {none_can_be_read(len(source))}")
     if skipped := len(source) - len(rows):
-        console().print(f"{source.name}: {skipped} images cannot be read; left out", markup=False)
+        said = f"{source.name}: {skipped} of {len(source)} images cannot be read; left out"
+        console().print(said, markup=False, soft_wrap=True)
     values = torch.cat(parts)
     if not bool(values.isfinite().all()):
         raise RunError("the encoder's features are not finite; its training must have diverged")
     return values, rows
+
+
+def none_can_be_read(images: int) -> str:
+    """Why there is nothing to compute with: of the whole source, or of a part held out of it."""
+    return f"none of the {images} images asked for can be read; `wcl data` says why"
 
 
 def _place(encoder: Encoder, source: Source) -> Path | None:
@@ -98,14 +103,11 @@ def _read(path: Path, width: int, images: int) -> tuple[Tensor, Tensor] | None:
 
 def _write(path: Path, values: Tensor, rows: Tensor) -> None:
     """Keep them if that is possible; an evaluation does not fail for it."""
-    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(exist_ok=True)
-        save_file({"features": values.contiguous(), "rows": rows}, unfinished)
-        unfinished.replace(path)
+        with written_whole(path) as unfinished:
+            save_file({"features": values.contiguous(), "rows": rows}, unfinished)
     except (OSError, SafetensorError) as error:
-        with suppress(OSError):
-            unfinished.unlink()
         console().print(f"features are not kept for the next time ({error})", markup=False)
 
 

@@ -34,7 +34,8 @@ def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Res
     bank, bank_labels = features(encoder, train, config.workers)
     queries, labels = features(encoder, test, config.workers)
     # More voters than a class has members would let the large classes outvote it.
-    fitting = max(1, min(_VOTERS, int(torch.bincount(bank_labels).min())))
+    members = torch.bincount(bank_labels)
+    fitting = min(_VOTERS, int(members[members > 0].min()))
     ks = [min(k or fitting, len(bank)) for k in ks]
     near = nearest(queries, bank, max(ks))
     predictions = {

@@ -25,4 +25,5 @@ def numbers(
     try:
         return [kind(part) for part in parts]
     except ValueError as error:
-        raise InputError(f"--{setting}: {value} is not a list such as 1,4,16") from error
+        example = "10 or 10,20" if kind is int else "0.1 or 0.1,0.3"
+        raise InputError(f"--{setting}: {value} is not a list such as {example}") from error

@@ -45,16 +45,18 @@ def _files(source: Source) -> Iterator[tuple[int, Path]]:
 
 def _size(file: Path) -> int:
     try:
-        return file.stat().st_size
+        return file.stat().st_size if file.is_file() else -1
     except OSError:
         return -1
 
 
 def _content(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        if file.is_file():  # a pipe would keep us waiting
+            return file.read_bytes()
     except OSError:
-        return str(file).encode()
+        pass
+    return str(file).encode()
 
 
 def _digest(content: bytes) -> bytes:

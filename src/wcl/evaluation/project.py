@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 from torch import Tensor
 
 from wcl.config import ProjectConfig
@@ -23,7 +23,9 @@ from wcl.errors import InputError, RunError
 from wcl.evaluation.features import features_and_rows
 from wcl.evaluation.result import Result
 from wcl.machine import best_device
-from wcl.new_file import new_file
+from wcl.new_file import must_be_new, new_file, written_whole
+from wcl.paths import one_line
+from wcl.pictures import RULE, shortened, write
 from wcl.progress import console
 from wcl.randomness import seed_of
 
@@ -31,6 +33,9 @@ _PANEL = 900
 _MARGIN = 40
 _DOT = 7
 _LINE = 34
+_LETTERS = 20
+_LEGEND = 300
+_LONGEST_NAME = 32
 # Told apart by colour-blind readers as well as ten colours can be (Okabe and Ito, and two more).
 _COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"]
 _COLOURS += ["#d55e00", "#f0e442", "#000000", "#999999", "#7b3294"]
@@ -59,9 +64,11 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
     labels = chosen.labels[rows]
     maps = {name: tsne(values, config.seed) for name, (values, _) in found.items()}
     measured = {name: separation(values, labels) for name, (values, _) in found.items()}
-    titles = [_title(name, measured[name], encoders[name]) for name in found]
-    draw(list(maps.values()), titles, labels, test.classes).save(picture)
-    _write_numbers(picture.with_suffix(".csv"), chosen, rows, maps)
+    names = run_names({name: one.home for name, one in encoders.items()})
+    titles = [_title(names[name], measured[name], encoders[name]) for name in found]
+    with written_whole(picture.with_suffix(".csv")) as numbers, written_whole(picture) as drawn:
+        _write_numbers(numbers, chosen, rows, maps)
+        draw(list(maps.values()), titles, labels, test.classes).save(drawn, "PNG")
     return Result(
         "project",
         measured["run"]["silhouette"],
@@ -69,15 +76,14 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
         len(rows),
         time.perf_counter() - began,
         {"picture": str(picture), "numbers": str(picture.with_suffix(".csv"))},
-        [{"name": name, **figures} for name, figures in measured.items()],
+        [{"name": names[name], **figures} for name, figures in measured.items()],
         "silhouette",
     )
 
 
 def _checked(config: ProjectConfig) -> Path:
     picture = new_file(config.out, (".png",))
-    if picture.with_suffix(".csv").exists():
-        raise InputError(f"{picture.with_suffix('.csv')}: exists already; choose another --out")
+    must_be_new(picture.with_suffix(".csv"))
     if config.groups < 2 or config.per_group < 2:
         raise InputError("--groups and --per_group: at least 2 classes of 2 images are needed")
     return picture
@@ -137,11 +143,25 @@ def separation(values: Tensor, labels: Tensor) -> dict[str, float]:
     }
 
 
+def run_names(homes: dict[str, Path | None]) -> dict[str, str]:
+    """The runs by the names of their folders, with those above where the names are the same.
+
+    >>> run_names({"run": Path("a/first"), "against": Path("b/first")})
+    {'run': 'a/first', 'against': 'b/first'}
+    """
+    parts = {role: home.absolute().parts for role, home in homes.items() if home is not None}
+    depth = 1
+    while len({part[-depth:] for part in parts.values()}) < len(set(parts.values())):
+        depth += 1
+    names = {role: one_line(str(Path(*part[-depth:]))) for role, part in parts.items()}
+    # An encoder that is not of a run goes by its part in the comparison.
+    return {role: shortened(names.get(role, role), _LONGEST_NAME) for role in homes}
+
+
 def _title(name: str, figures: dict[str, float], encoder: Encoder) -> str:
     described = encoder.description
-    where = encoder.home.name if encoder.home else name
     words = [f"{figure} {value:.3f}" for figure, value in figures.items()]
-    return "   ".join([f"{where} ({described.method}, epoch {described.epoch})", *words])
+    return f"{name} ({described.method}, epoch {described.epoch})\n" + "   ".join(words)
 
 
 def draw(
@@ -149,25 +169,30 @@ def draw(
 ) -> Image.Image:
     """Maps side by side, a colour for each class, the names of the classes below."""
     present = labels.unique().tolist()
-    columns = max(1, len(maps) * _PANEL // 300)
+    columns = max(1, len(maps) * _PANEL // _LEGEND)
     legend = -(-len(present) // columns) * _LINE
     sheet = Image.new("RGB", (len(maps) * _PANEL, _LINE * 2 + _PANEL + legend), "white")
     pen = ImageDraw.Draw(sheet)
-    font = ImageFont.load_default(20)
+    room = _PANEL - 2 * _MARGIN
     for number, (places, title) in enumerate(zip(maps, titles, strict=True)):
         left = number * _PANEL
-        pen.text((left + _MARGIN, _LINE // 2), title, fill="black", font=font)
+        if number:
+            pen.line([(left, _LINE // 2), (left, _LINE + _PANEL)], RULE, 2)
+        for line, words in enumerate(title.splitlines()):
+            write(pen, (left + _MARGIN, _LINE // 2 + line * 26), words, _LETTERS, width=room)
         low, high = places.amin(dim=0), places.amax(dim=0)
-        scaled = (places - low) / (high - low).clamp(min=1e-9).max()
-        points = (scaled * (_PANEL - 2 * _MARGIN) + _MARGIN).tolist()
+        # The longer side fills the panel; the other is centred in it.
+        scaled = (places - (low + high) / 2) / (high - low).max().clamp(min=1e-9)
+        points = (scaled * room + _PANEL / 2).tolist()
         for (x, y), label in zip(points, labels.tolist(), strict=True):
             x, y = left + x, 1.5 * _LINE + y
             _mark(pen, x, y, present.index(label), outline="white")
     for number, label in enumerate(present):
-        x = _MARGIN + number % columns * 300
+        x = _MARGIN + number % columns * _LEGEND
         y = _LINE * 2 + _PANEL + number // columns * _LINE
         _mark(pen, x + _DOT, y + _DOT, number)
-        pen.text((x + 24, y - 6), str(classes[label])[:24], fill="black", font=font)
+        name = one_line(str(classes[label]))
+        write(pen, (x + 24, y - 6), name, _LETTERS, width=_LEGEND - 24 - 2 * _DOT)
     return sheet
 
 
@@ -189,7 +214,7 @@ def _mark(
 def _write_numbers(path: Path, source: Source, rows: Tensor, maps: dict[str, Tensor]) -> None:
     """One line per image: where it is, its class, its place on each map."""
     assert source.labels is not None
-    with path.open("x", newline="", errors="replace") as file:
+    with path.open("w", newline="", errors="replace") as file:
         writer = csv.writer(file)
         places = [f"{name}_{axis}" for name in maps for axis in ("x", "y")]
         writer.writerow(["image", "class", *places])

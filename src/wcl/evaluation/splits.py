@@ -5,9 +5,11 @@ takes its beginning: of one seed, any smaller draw is part of any larger one.
 """
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import numpy as np
 
 from wcl.data import Source
 from wcl.errors import InputError
+from wcl.new_file import written_whole
 from wcl.paths import expanded
 from wcl.progress import console, track
 from wcl.randomness import Integers, seed_of
@@ -37,19 +40,22 @@ def labelled_rows(source: Source, spec: str, seed: int) -> Integers:
     Raises:
         InputError: `spec` is none of these, or asks for images that are not there.
     """
+    check_spec(spec)
+    count = _count(spec)
+    return _drawn(source, seed, count) if count else _listed(source, expanded(spec))
+
+
+def check_spec(spec: str) -> None:
+    """Raise InputError if `spec` is none of what `labelled_rows` takes, whatever the images are."""
     if not spec:
         raise InputError(
             "--labels: say which images have labels: 10%, 3-per-class, or a file of names"
         )
-    if count := _count(spec):
-        return _drawn(source, seed, count)
-    path = expanded(spec)
-    if not path.is_file():
+    if not (is_draw(spec) or expanded(spec).is_file()):
         raise InputError(
             f"--labels: {spec} is neither a percentage (10%), nor so many of each class "
             "(3-per-class), nor a file of names"
         )
-    return _listed(source, path)
 
 
 def is_draw(spec: str) -> bool:
@@ -63,14 +69,14 @@ def keep_manifest(folder: Path, source: Source, rows: Integers, spec: str, seed:
     The file's name depends on its content, so that another split is another file.
     """
     names = [_as_line(_name(source, row)) for row in rows.tolist()]
-    header = f"# {len(names)} labelled images of {_printable(source.name)}: {spec}, seed {seed}"
+    called = " ".join(_printable(source.name).split("\n"))
+    header = f"# {len(names)} labelled images of {called}: {spec}, seed {seed}"
     content = "\n".join([header, *names, ""]).encode()
     drawn = spec.replace("%", "-percent")
     path = folder / f"{drawn}-seed-{seed}-{hashlib.sha256(content).hexdigest()[:8]}.txt"
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     folder.mkdir(exist_ok=True)
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
+    with written_whole(path) as unfinished:
+        unfinished.write_bytes(content)
     return path
 
 
@@ -92,6 +98,8 @@ def _drawn(source: Source, seed: int, count: Count) -> Integers:
     chosen = []
     for number, name in enumerate(source.classes):
         members = np.flatnonzero(labels == number)
+        if len(members) == 0:
+            continue  # a number that no image has: there is nothing to draw, or to learn
         order = np.random.default_rng(seed_of(seed, "labelled", number)).permutation(members)
         chosen.append(order[: count(name, len(members))])
     return np.sort(np.concatenate(chosen)).astype(np.int64)
@@ -121,10 +129,10 @@ def _exactly(wanted: int) -> Count:
 def _listed(source: Source, path: Path) -> Integers:
     content = path.read_bytes()
     try:
-        lines = [line.strip() for line in content.decode().split("\n")]
+        lines = [line.strip() for line in content.decode("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a text file of image names, one per line") from error
-    given = [line.removeprefix("./") for line in lines if line and not line.startswith("#")]
+    given = [_from_line(line) for line in lines if line and not line.startswith("#")]
     names = list(dict.fromkeys(given))  # without repetitions, in their order
     if len(names) in _PUBLISHED and hashlib.sha256(content).hexdigest() != _PUBLISHED[len(names)]:
         console().print(
@@ -175,5 +183,14 @@ def _printable(name: str) -> str:
 
 
 def _as_line(name: str) -> str:
-    """A name that starts like a comment gets a path that does not."""
-    return f"./{name}" if name.startswith("#") else name
+    """A name as a line of a list; one that would not come back from it as a string of JSON."""
+    plain = name == name.strip() and "\n" not in name and name[:1] not in ("#", '"')
+    return name if plain else json.dumps(name, ensure_ascii=False)
+
+
+def _from_line(line: str) -> str:
+    """The name that a line of a list has."""
+    if line.startswith('"'):
+        with suppress(ValueError):
+            return str(json.loads(line))
+    return line.removeprefix("./")

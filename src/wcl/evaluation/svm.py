@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 
-from wcl.data.loader import worker_count
 from wcl.machine import available_memory
 from wcl.randomness import Floats
 
@@ -49,7 +49,7 @@ def svm_scores(train: Floats, labels: Labels, test: Floats, cost: float) -> Floa
 
     # liblinear works without the interpreter's lock, and threads need no copies of the features.
     most = available_memory() // (_BYTES_PER_FEATURE * max(1, train.size))
-    with ThreadPoolExecutor(max(1, min(worker_count(-1) + 1, most))) as pool:
+    with ThreadPoolExecutor(max(1, min(torch.get_num_threads(), most))) as pool:
         planes = np.stack(list(pool.map(plane, labels.T)))
     scores: Floats = test @ planes[:, :-1].T + planes[:, -1]
     return scores

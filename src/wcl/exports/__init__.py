@@ -1,9 +1,8 @@
 """An encoder in files that other programs read, and back again: one file per format."""
 
 import dataclasses
-import re
 from collections.abc import Callable
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -12,6 +11,8 @@ from wcl.backbones import known_to_timm, timm_options
 from wcl.encoder import Description, Encoder
 from wcl.errors import InputError, did_you_mean
 from wcl.exports import hub, onnx_model, torchscript
+from wcl.exports.card import public_name
+from wcl.new_file import must_be_new
 from wcl.paths import expanded
 from wcl.progress import console
 
@@ -56,13 +57,7 @@ def export(run: str | Path, to: str, out: str | Path = "") -> Path:
     form = FORMATS[to]
     encoder = encoders.load(run)
     home = encoder.home or expanded(run).parent
-    path = expanded(out) if out else home / "export" / form.name
-    if path.exists():
-        raise InputError(f"{path}: exists already; choose another --out")
-    suffix = Path(form.name).suffix  # none for a folder
-    if (suffix and path.suffix != suffix) or (out and not path.parent.is_dir()):
-        kind = f"a {suffix} file" if suffix else "a new folder"
-        raise InputError(f"--out: {path} must be {kind} in a folder that exists")
+    path = _place(out, home / "export", form)
     encoder.description = dataclasses.replace(
         encoder.description, data=public_name(encoder.description.data)
     )
@@ -78,10 +73,23 @@ def export(run: str | Path, to: str, out: str | Path = "") -> Path:
     return path
 
 
+def _place(out: str | Path, usual: Path, form: Format) -> Path:
+    """Where to write: what the user asked for, or the format's own name in the usual folder."""
+    path = expanded(out) if out else usual / form.name
+    suffix = Path(form.name).suffix  # none for a folder
+    if (suffix and path.suffix != suffix) or (out and not path.parent.is_dir()):
+        kind = f"a {suffix} file" if suffix else "a new folder"
+        raise InputError(f"--out: {path} must be {kind} in a folder that exists")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise InputError(f"{path.parent}: a file where a folder is needed; move it, or give --out")
+    must_be_new(path)
+    return path
+
+
 def load(path: str | Path, device: str = "cpu") -> Encoder | Any:
     """Open an encoder: a run's folder, its `encoder.safetensors`, or whatever `wcl export` wrote.
 
-    Nothing is unpickled. A TorchScript file, however, is a program, if one that can only compute:
+    Nothing is unpickled. A TorchScript file, however, is a program, which can read and write files:
     open none from strangers.
 
     Returns:
@@ -98,17 +106,6 @@ def load(path: str | Path, device: str = "cpu") -> Encoder | Any:
     if file.is_file() and file.suffix == ".onnx":
         return onnx_model.read(file, device)
     return encoders.load(path, device)
-
-
-def public_name(data: str) -> str:
-    """What an exported file calls the data: nothing of where they lie on somebody's machine.
-
-    >>> public_name("/home/anna/photos/"), public_name("cifar10"), public_name("hf:anna/birds")
-    ('photos', 'cifar10', 'hf:anna/birds')
-    """
-    if re.fullmatch(r"hf:[\w.-]+(/[\w.-]+)?", data):
-        return data
-    return PureWindowsPath(data).name  # knows the separators of both worlds
 
 
 def how_to_load(description: Description, to: str, path: Path) -> list[str]:

@@ -1,13 +1,15 @@
 """The model card: what an exported encoder is, how it was made and how to use it."""
 
 import json
-from pathlib import Path
+import re
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import yaml
 
 from wcl.backbones import known_to_timm
 from wcl.encoder import Encoder
+from wcl.evaluation.everything import NOTE, markdown_table
 
 # Settings that say how an encoder was made. The others are about one machine, and where its files
 # lie is nobody's business.
@@ -70,8 +72,32 @@ def model_card(encoder: Encoder) -> str:
     else:
         parts.append("timm cannot build this network by a name; wcl can.")
     if encoder.home is not None:
+        parts += _results(encoder.home, encoder.described()["sha256"])
         parts += _metrics(encoder.home) + _settings(encoder.home)
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def public_name(data: str) -> str:
+    """What an exported file calls the data: nothing of where they lie on somebody's machine.
+
+    >>> public_name("/home/anna/photos/"), public_name("cifar10"), public_name("hf:anna/birds")
+    ('photos', 'cifar10', 'hf:anna/birds')
+    """
+    if re.fullmatch(r"hf:[\w.-]+(/[\w.-]+)?", data):
+        return data
+    return PureWindowsPath(data).name  # knows the separators of both worlds
+
+
+def _results(run: Path, sha256: str) -> list[str]:
+    """What `wcl eval all` found, if it was these weights that it evaluated."""
+    try:
+        found = json.loads((run / "evaluation.json").read_text())
+        if found["sha256"] != sha256:
+            return []
+        table, data = markdown_table(found["rows"]), public_name(found["data"])
+    except (OSError, ValueError, KeyError, TypeError):  # none, or not of that command
+        return []
+    return [f"## Results on {data}", table, NOTE]
 
 
 def _metrics(run: Path) -> list[str]:

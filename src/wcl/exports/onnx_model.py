@@ -11,12 +11,15 @@ from torch import Tensor
 from wcl.encoder import Encoder
 from wcl.errors import InputError, RunError
 from wcl.exports.traced import (
+    CHECKSUM_ROOM,
     DESCRIPTION,
     ExportedEncoder,
     FromPixels,
     check,
     description_of,
     example,
+    must_be_sealed,
+    seal,
 )
 
 
@@ -28,7 +31,7 @@ def write(encoder: Encoder, path: Path) -> None:
             warnings.simplefilter("ignore")  # of what tracing might miss: that is checked below
             torch.onnx.export(
                 FromPixels(encoder).eval(),
-                (example(encoder),),
+                (example(encoder.description),),
                 path,
                 input_names=["images"],
                 output_names=["features"],
@@ -40,7 +43,11 @@ def write(encoder: Encoder, path: Path) -> None:
         raise RunError(f"--to onnx: {name} cannot be exported ({reason})") from error
     model = onnx.load(path)
     onnx.helper.set_model_props(model, {DESCRIPTION: description_of(encoder)})
-    onnx.save(model, path)
+    # One message after another is, to protobuf, one with the fields of both: so the checksum of all
+    # else is metadata like the description, and the end of the file.
+    entry = onnx.StringStringEntryProto(key="sha256", value=CHECKSUM_ROOM)
+    end = onnx.ModelProto(metadata_props=[entry])
+    path.write_bytes(seal(model.SerializeToString() + end.SerializeToString()))
     check(encoder, read(path))
 
 
@@ -55,23 +62,27 @@ def read(file: Path, device: str = "cpu") -> ExportedEncoder:
         raise InputError(
             f"{file}: ONNX files run on the CPU here; for {device} load the run itself"
         )
+    content = file.read_bytes()
+    if DESCRIPTION.encode() not in content:
+        raise InputError(
+            f"{file}: perhaps an ONNX file, but not an encoder that wcl exported, or not all of it"
+        )
+    must_be_sealed(content, file)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # errors alone
     try:
-        session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's have no other base
         reason = str(error).splitlines()[0]
-        raise InputError(f"{file}: not an ONNX file, or damaged ({reason})") from error
-    metadata = session.get_modelmeta().custom_metadata_map
-    if DESCRIPTION not in metadata:
-        raise InputError(f"{file}: an ONNX file, but not an encoder that wcl exported")
+        raise InputError(f"{file}: damaged, or not for this onnxruntime ({reason})") from error
+    description = session.get_modelmeta().custom_metadata_map.get(DESCRIPTION, "")
 
     def compute(images: Tensor) -> Tensor:
         (features,) = session.run(["features"], {"images": images.numpy()})
         return torch.from_numpy(features)
 
-    return ExportedEncoder(file, metadata[DESCRIPTION], compute)
+    return ExportedEncoder(file, description, compute)
 
 
 def _package(name: str, for_what: str) -> Any:

@@ -11,32 +11,37 @@ from torch import Tensor
 from wcl.encoder import Encoder
 from wcl.errors import InputError, RunError
 from wcl.exports.traced import (
+    CHECKSUM_ROOM,
     DESCRIPTION,
     ExportedEncoder,
     FromPixels,
     check,
     description_of,
     example,
+    must_be_sealed,
+    seal,
 )
 
 
 def write(encoder: Encoder, path: Path) -> None:
     """Trace the encoder, and check the file against it."""
-    content = io.BytesIO()
+    content, public = io.BytesIO(), io.BytesIO()
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # of what tracing might miss: that is checked below
             network = FromPixels(encoder).eval()
-            traced = torch.jit.trace(network, example(encoder), check_trace=False)
+            traced = torch.jit.trace(network, example(encoder.description), check_trace=False)
             torch.jit.save(traced, content, _extra_files={DESCRIPTION: description_of(encoder)})
     except RuntimeError as error:
         name, reason = encoder.description.model.backbone, str(error).splitlines()[0]
         raise RunError(f"--to torchscript: {name} cannot be traced ({reason})") from error
     # What only serves error messages names the source files by their place on this machine.
-    with zipfile.ZipFile(content) as whole, zipfile.ZipFile(path, "w") as kept:
+    with zipfile.ZipFile(content) as whole, zipfile.ZipFile(public, "w") as kept:
+        kept.comment = CHECKSUM_ROOM  # the end of a zip file, which readers skip
         for entry in whole.infolist():
             if not entry.filename.endswith(".debug_pkl"):
                 kept.writestr(entry, whole.read(entry))
+    path.write_bytes(seal(public.getvalue()))
     check(encoder, read(path))
 
 
@@ -46,17 +51,17 @@ def read(file: Path, device: str = "cpu") -> ExportedEncoder:
     Raises:
         InputError: it is not one, or damaged.
     """
+    content = file.read_bytes()
     try:
-        with zipfile.ZipFile(file) as archive:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = [n for n in archive.namelist() if n.endswith(f"/extra/{DESCRIPTION}")]
             if not names:
                 raise InputError(f"{file}: a zip file, but not an encoder that wcl exported")
-            if (bad := archive.testzip()) is not None:  # torch itself does not look
-                raise zipfile.BadZipFile(f"the checksum of {bad} is wrong")
+            must_be_sealed(content, file)
             description = archive.read(names[0]).decode()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            network = torch.jit.load(file, map_location=device).eval()
+            network = torch.jit.load(io.BytesIO(content), map_location=device).eval()
     except zipfile.BadZipFile as error:
         raise InputError(f"{file}: not a TorchScript file, or damaged ({error})") from error
     except (RuntimeError, UnicodeDecodeError) as error:

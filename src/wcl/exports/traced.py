@@ -1,5 +1,6 @@
-"""What TorchScript and ONNX have in common: a network that normalises, and a description."""
+"""What TorchScript and ONNX have in common: a network that normalises, what it says of itself."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -7,11 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from wcl.encoder import Embedder, Encoder, described_by
+from wcl.encoder import Description, Embedder, Encoder, described_by
 from wcl.errors import InputError, RunError
 
 DESCRIPTION = "wcl-export-1"
 """What the files call the description that they carry."""
+
+CHECKSUM_ROOM = b"0" * 64
+"""What a file ends with before it is sealed."""
 
 _BATCHES = (1, 2, 5)
 _TOLERANCE = 1e-3
@@ -38,13 +42,19 @@ class ExportedEncoder(Embedder):
 
     def __init__(self, file: Path, description: str, compute: Callable[[Tensor], Tensor]) -> None:
         """`compute` is the file's: (N, C, size, size) between 0 and 1 → (N, features)."""
-        try:
-            values = json.loads(description)
-            self.description = described_by(values)
-            self.features = int(values["features"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{file}: damaged, or of another version of wcl") from error
+        self.description = described_by(description, file)
+        self.features = self.description.features
         self._compute = compute
+        try:
+            found = compute(example(self.description)).shape[1:]
+        except Exception as error:  # of torch or onnxruntime, for images of a wrong shape
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"{file}: takes no images of its own description ({reason})"
+            ) from error
+        if found != (self.features,):
+            given = "×".join(map(str, found))
+            raise InputError(f"{file}: gives {given} features, not {self.features} as it states")
 
     def _check(self, pixels: Tensor) -> None:
         super()._check(pixels)
@@ -62,13 +72,29 @@ class ExportedEncoder(Embedder):
 
 def description_of(encoder: Encoder) -> str:
     """What an exported file says of itself, as JSON."""
-    return json.dumps({"features": encoder.features, **encoder.described(heads=())})
+    return json.dumps(encoder.described(heads=()))
 
 
-def example(encoder: Encoder) -> Tensor:
-    """Images to trace a network with: none of anybody's, for a file may keep them."""
-    described = encoder.description
+def example(described: Description) -> Tensor:
+    """Images to try a network with: none of anybody's, for a file may keep them."""
     return torch.zeros(2, described.channels, described.size, described.size)
+
+
+def seal(content: bytes) -> bytes:
+    """The content of a file with its checksum: the SHA-256 of all before is its end."""
+    rest = content.removesuffix(CHECKSUM_ROOM)
+    return rest + _checksum(rest)
+
+
+def must_be_sealed(content: bytes, file: Path) -> None:
+    """Raise InputError if anything in a file is not as `seal` left it."""
+    room = len(CHECKSUM_ROOM)
+    if content[-room:] != _checksum(content[:-room]):
+        raise InputError(f"{file}: damaged; its content is not what was written")
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 def check(encoder: Encoder, exported: Embedder) -> None:

@@ -1,13 +1,12 @@
 """Approximate search for sets too large to compare every image with every other, by faiss."""
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from wcl.knn.exact import nearest
+from wcl.knn.shards import Shards
 
 # Share of the true neighbours that must be found; more and more lists are searched until they are.
 _RECALL = 0.95
@@ -29,71 +28,85 @@ class ApproximateSearch:
     How many is found out here: they become more until `recall`, the share of true neighbours
     found for a sample of the features, is high enough. Features are stored in half precision.
 
+    Every process has such a file of the features that it keeps, and all are asked every question;
+    all processes take part in making them and in every question.
+
     Args:
-        features: (N, D) unit vectors, on the host.
+        shards: unit vectors.
         k: neighbours that will be asked for.
-        candidates: the rows that may be found.
+        candidates: the rows that may be found, in rising order.
     """
 
-    def __init__(self, features: Tensor, k: int, candidates: Tensor) -> None:
+    def __init__(self, shards: Shards, k: int, candidates: Tensor) -> None:
         import faiss
 
         faiss.omp_set_num_threads(torch.get_num_threads())
-        self._features = features
+        self._shards = shards
         self._k = k
-        lists = _power_of_two(4 * math.sqrt(len(candidates)))
-        lists = min(lists, _power_of_two(len(candidates) / (2 * _TRAINING_IMAGES_PER_LIST)))
-        coarse = "_HNSW32" if len(candidates) >= _GRAPH_FROM else ""
+        own = shards.own(candidates)
+        lists = _power_of_two(4 * math.sqrt(len(own)))
+        lists = min(lists, _power_of_two(len(own) / (2 * _TRAINING_IMAGES_PER_LIST)))
+        coarse = "_HNSW32" if len(own) >= _GRAPH_FROM else ""
         self._index = faiss.index_factory(
-            features.shape[1], f"IVF{lists}{coarse},SQfp16", faiss.METRIC_INNER_PRODUCT
+            shards.features.shape[1], f"IVF{lists}{coarse},SQfp16", faiss.METRIC_INNER_PRODUCT
         )
         self._lists = faiss.extract_index_ivf(self._index)
         self._lists.cp.niter = _KMEANS_ROUNDS
-        sample = spread(candidates, _TRAINING_IMAGES_PER_LIST * lists)
-        self._index.train(self._unit(sample))
-        for rows in candidates.split(_ROWS_AT_A_TIME):
-            self._index.add_with_ids(self._unit(rows), rows.numpy())
+        if len(own):
+            sample = spread(own, _TRAINING_IMAGES_PER_LIST * lists)
+            self._index.train(_unit(shards[sample]).numpy())
+            for rows in own.split(_ROWS_AT_A_TIME):
+                self._index.add_with_ids(_unit(shards[rows]).numpy(), rows.numpy())
         self.recall = self._tune(candidates, lists)
 
     def _tune(self, candidates: Tensor, lists: int) -> float:
         sample = spread(candidates, _SAMPLE)
-        truth, _ = nearest(self._features[sample], self._features, self._k, sample, candidates)
+        truth, _ = self._shards.nearest(sample, self._k, candidates)
+        most = max(self._shards.world.everyones(lists))
         searched = _LISTS_SEARCHED_FIRST
         while True:
             self._lists.nprobe = min(searched, lists)
-            _, found = self.nearest(sample)
-            recall = self._share_as_near(sample, found, truth[:, -1:])
-            if recall >= _RECALL or searched >= lists:
+            # By similarity, not by number: of images alike any is as good as the other.
+            cosine, found = self.nearest(sample)
+            near = (cosine >= truth[:, -1:] - _ROUNDING) & (found != sample[:, None])
+            recall = near.float().mean().item()
+            if recall >= _RECALL or searched >= most:
                 return recall
             searched = math.ceil(_MORE_LISTS * searched)
 
     def nearest(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """(n, k) cosines and (n, k) numbers of the nearest of these rows, themselves left out."""
-        cosine, index = self._index.search(self._unit(rows), self._k + 1)
-        # Lists with fewer than k + 1 members leave gaps, marked −1: the image itself fills them.
-        found = torch.from_numpy(index)
-        found = torch.where(found < 0, rows[:, None], found)
-        # Itself first, or if it was not found, the last: k others stay, in their order.
-        own = found == rows[:, None]
-        own[~own.any(dim=1), -1] = True
-        order = own.long().argsort(dim=1, stable=True)[:, :-1]
-        cosine = torch.from_numpy(cosine).clamp(min=-1)
-        return cosine.gather(1, order), found.gather(1, order)
+        """(n, k) cosines and (n, k) numbers of the nearest of these rows, themselves left out.
 
-    def _share_as_near(self, rows: Tensor, found: Tensor, least: Tensor) -> float:
-        """Share of what was found that is as near as the k-th true neighbour.
-
-        By similarity, not by number: of images alike any is as good as the other.
+        Where fewer than k were found, the row itself stands in, with a cosine of −1.
         """
-        queries, others = (
-            F.normalize(self._features[i].float(), dim=-1) for i in (rows[:, None], found)
+        world = self._shards.world
+        every = self._of_own(_unit(self._shards.fetch(rows)))
+        cosine, found = (
+            world.gather(column).unflatten(0, (world.size, -1)).transpose(0, 1).flatten(1)
+            for column in every
         )
-        near = (queries * others).sum(dim=2) >= least - _ROUNDING
-        return (near & (found != rows[:, None])).float().mean().item()
+        none = (found < 0) | (found == rows[:, None])
+        # Most similar first, of equal ones the lower number.
+        found, order = found.sort(dim=1)
+        cosine, none = cosine.gather(1, order), none.gather(1, order)
+        cosine = cosine.masked_fill(none, -math.inf)
+        cosine, order = cosine.sort(dim=1, descending=True, stable=True)
+        cosine, found = cosine[:, : self._k], found.gather(1, order[:, : self._k])
+        none = cosine == -math.inf
+        return cosine.masked_fill(none, -1), torch.where(none, rows[:, None], found)
 
-    def _unit(self, rows: Tensor) -> Any:
-        """Of length one again: half precision rounds lengths too."""
-        return F.normalize(self._features[rows].float(), dim=1).numpy()
+    def _of_own(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, k + 1) cosines and numbers of what this process keeps; −1 for the number of none.
+
+        The cosines are computed from the features themselves: those of the file are rounded.
+        """
+        cosine = torch.full((len(queries), self._k + 1), -math.inf)
+        if not self._index.ntotal:
+            return cosine, torch.full_like(cosine, -1, dtype=torch.long)
+        found = torch.from_numpy(self._index.search(queries.numpy(), self._k + 1)[1])
+        for at, column in enumerate(found.clamp(min=self._shards.first).unbind(dim=1)):
+            cosine[:, at] = (queries * _unit(self._shards[column])).sum(dim=1)
+        return cosine, found
 
 
 def spread(rows: Tensor, count: int) -> Tensor:
@@ -103,5 +116,10 @@ def spread(rows: Tensor, count: int) -> Tensor:
     return rows[at.round().long()]
 
 
+def _unit(features: Tensor) -> Tensor:
+    """Of length one again: half precision rounds lengths too."""
+    return F.normalize(features.float(), dim=1)
+
+
 def _power_of_two(near: float) -> int:
-    return int(2 ** max(0, round(math.log2(near))))
+    return 1 if near < 1 else int(2 ** round(math.log2(near)))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from wcl.config import LossConfig
 from wcl.encoder import Embeddings
+from wcl.sharing import Share
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,20 @@ class Method(ABC):
 
     @abstractmethod
     def __call__(
-        self, first: Embeddings, second: Embeddings, crops: Embeddings | None = None
+        self,
+        first: Embeddings,
+        second: Embeddings,
+        crops: Embeddings | None = None,
+        share: Share | None = None,
     ) -> Losses:
         """Losses of a batch of N images.
 
         Args:
             first, second: of the two views, N rows each.
             crops: of K small crops, K·N rows: every image's first, then every image's second, …
+            share: if these images are only a part of a batch, whose others are on other processes:
+                where they are among them. The losses are then the part that these images make up of
+                those of the whole batch, and the weak labels those of all its images.
         """
 
     def weighted(self, parts: dict[str, Tensor]) -> Tensor:
@@ -65,6 +73,15 @@ class Method(ABC):
         return torch.stack([self.weights[name] * part for name, part in parts.items()]).sum()
 
 
+def of_all(
+    share: Share | None, *columns: Tensor | None
+) -> tuple[tuple[Tensor, ...], Tensor | None]:
+    """These embeddings of all images of the batch, and where the ones given are among them."""
+    present = tuple(column for column in columns if column is not None)
+    assert len(present) == len(columns), "the network has not the heads that the method needs"
+    return (present, None) if share is None else (share.gather_all(*present), share.own)
+
+
 def by_crop(embeddings: Tensor, images: int) -> Tensor:
     """(K·N, D) → (K, N, D)."""
-    return embeddings.view(-1, images, embeddings.shape[1])
+    return embeddings.view(-1 if images else 1, images, embeddings.shape[1])

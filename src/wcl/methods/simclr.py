@@ -6,7 +6,8 @@ from wcl.config import LossConfig
 from wcl.encoder import Embeddings
 from wcl.errors import InputError
 from wcl.losses import crop_nce, nt_xent
-from wcl.methods.method import Losses, Method, by_crop
+from wcl.methods.method import Losses, Method, by_crop, of_all
+from wcl.sharing import Share
 
 
 class SimCLR(Method):
@@ -24,12 +25,16 @@ class SimCLR(Method):
         return ("g",)
 
     def __call__(
-        self, first: Embeddings, second: Embeddings, crops: Embeddings | None = None
+        self,
+        first: Embeddings,
+        second: Embeddings,
+        crops: Embeddings | None = None,
+        share: Share | None = None,
     ) -> Losses:
-        assert first.z is not None and second.z is not None
-        parts: dict[str, Tensor] = {"nce": nt_xent(first.z, second.z, self.config.tau)}
+        (z1, z2), own = of_all(share, first.z, second.z)
+        tau = self.config.tau
+        parts: dict[str, Tensor] = {"nce": nt_xent(z1, z2, tau, own)}
         if "cnce" in self.weights:
             assert crops is not None and crops.z is not None
-            small = by_crop(crops.z, len(first.z))
-            parts["cnce"] = crop_nce(small, first.z, second.z, self.config.tau)
+            parts["cnce"] = crop_nce(by_crop(crops.z, len(first.h)), z1, z2, tau, own)
         return Losses(self.weighted(parts), parts)

@@ -5,6 +5,7 @@ settings: a weight of 0 leaves a term out and with it a head that has no other, 
 `loss.heads shared` puts all terms on one head.
 """
 
+import torch
 from torch import Tensor
 
 from wcl.config import LossConfig
@@ -12,7 +13,8 @@ from wcl.encoder import Embeddings
 from wcl.errors import InputError
 from wcl.graph import components, nearest_neighbours
 from wcl.losses import crop_nce, crop_swap, nt_xent, swap
-from wcl.methods.method import Losses, Method, by_crop
+from wcl.methods.method import Losses, Method, by_crop, of_all
+from wcl.sharing import Share
 
 
 class WCL(Method):
@@ -34,39 +36,40 @@ class WCL(Method):
         return ("g", "phi") if self._instance else ("phi",)
 
     def __call__(
-        self, first: Embeddings, second: Embeddings, crops: Embeddings | None = None
+        self,
+        first: Embeddings,
+        second: Embeddings,
+        crops: Embeddings | None = None,
+        share: Share | None = None,
     ) -> Losses:
-        parts = self._instance_losses(first, second, crops) if self._instance else {}
+        parts = self._instance_losses(first, second, crops, share) if self._instance else {}
         labels: tuple[Tensor, ...] = ()
         if self._weak:
-            weak, labels = self._weak_losses(first, second, crops)
+            weak, labels = self._weak_losses(first, second, crops, share)
             parts |= weak
         return Losses(self.weighted(parts), parts, labels)
 
     def _instance_losses(
-        self, first: Embeddings, second: Embeddings, crops: Embeddings | None
+        self, first: Embeddings, second: Embeddings, crops: Embeddings | None, share: Share | None
     ) -> dict[str, Tensor]:
-        z1, z2, tau = first.z, second.z, self.config.tau
-        assert z1 is not None and z2 is not None
+        (z1, z2), own = of_all(share, first.z, second.z)
+        tau = self.config.tau
         parts = {}
         if "nce" in self.weights:
-            parts["nce"] = nt_xent(z1, z2, tau)
+            parts["nce"] = nt_xent(z1, z2, tau, own)
         if "cnce" in self.weights:
             assert crops is not None and crops.z is not None
-            parts["cnce"] = crop_nce(by_crop(crops.z, len(z1)), z1, z2, tau)
+            parts["cnce"] = crop_nce(by_crop(crops.z, len(first.h)), z1, z2, tau, own)
         return parts
 
     def _weak_losses(
-        self, first: Embeddings, second: Embeddings, crops: Embeddings | None
+        self, first: Embeddings, second: Embeddings, crops: Embeddings | None, share: Share | None
     ) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
         config = self.config
         shared = config.heads == "shared"
-        v1, v2 = (view.z if shared else view.v for view in (first, second))
-        assert v1 is not None and v2 is not None
-        # Not `weak_labels`: its check for NaN would make the host wait for the device in every
-        # step. A non-finite embedding makes the loss non-finite, which stops the run.
-        y1, y2 = (components(nearest_neighbours(v, v)) for v in (v1.detach(), v2.detach()))
-        form = config.tau, config.positives, config.key_gradient
+        (v1, v2), own = of_all(share, *(view.z if shared else view.v for view in (first, second)))
+        y1, y2 = _weak_labels(v1.detach(), v2.detach(), share)
+        form = config.tau, config.positives, config.key_gradient, own
         parts = {}
         if "swap" in self.weights:
             parts["swap"] = swap(v1, v2, y1, y2, *form)
@@ -74,5 +77,17 @@ class WCL(Method):
             assert crops is not None
             small = crops.z if shared else crops.v
             assert small is not None
-            parts["cswap"] = crop_swap(by_crop(small, len(v1)), v1, v2, y1, y2, *form)
+            parts["cswap"] = crop_swap(by_crop(small, len(first.h)), v1, v2, y1, y2, *form)
         return parts, (y1, y2)
+
+
+def _weak_labels(v1: Tensor, v2: Tensor, share: Share | None) -> list[Tensor]:
+    """Weak labels of all images in each view; every process finds the neighbours of its own.
+
+    Not `weak_labels`: its check for NaN would make the host wait for the device in every step. A
+    non-finite embedding makes the loss non-finite, which stops the run.
+    """
+    if share is None or share.own is None:
+        return [components(nearest_neighbours(v, v)) for v in (v1, v2)]
+    own = [nearest_neighbours(v[share.own], v, share.own) for v in (v1, v2)]
+    return [components(neighbours) for neighbours in share.gather(torch.stack(own, dim=1)).T]

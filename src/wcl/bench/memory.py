@@ -1,0 +1,52 @@
+"""Measuring the memory that things take."""
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from wcl import machine
+
+
+def in_new_process(call: Callable[..., object], *args: object) -> tuple[float, float]:
+    """Gigabytes and seconds that a call takes in a process that has done nothing else.
+
+    Args:
+        call: a function of a module, which the process imports: it sees no change made to that
+            module since, so what varies belongs into the arguments.
+        args: its arguments.
+    """
+    context = get_context("forkserver")
+    context.set_forkserver_preload([call.__module__])  # torch takes seconds to import: once for all
+    with ProcessPoolExecutor(1, context) as pool:
+        return pool.submit(_measure, torch.get_num_threads(), call, *args).result()
+
+
+def _measure(threads: int, call: Callable[..., object], *args: object) -> tuple[float, float]:
+    machine.keep_freed_memory()
+    machine.use_threads(threads)
+    began = time.perf_counter()
+    extra = extra_bytes(partial(call, *args))
+    return extra / 1e9, time.perf_counter() - began
+
+
+def extra_bytes(call: Callable[[], object]) -> float:
+    """The most memory that a call takes beyond what is there; only Linux tells."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+    except OSError:
+        return math.nan
+    before = _memory("VmRSS")
+    call()
+    return _memory("VmHWM") - before
+
+
+def _memory(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    line = next(line for line in lines if line.startswith(name))
+    return int(line.split()[1]) * 1024

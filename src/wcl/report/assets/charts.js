@@ -1,0 +1,174 @@
+"use strict";
+// Line charts: one metric each, the runs as lines of their own colour and dash. Everything from the
+// user's disk becomes text through textContent or setAttribute.
+
+const SVG = "http://www.w3.org/2000/svg";
+const SIZE = { width: 340, height: 190, left: 46, right: 10, top: 10, bottom: 26 };
+const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2", "7 2 1 2"];
+
+/** An element with attributes and children; strings become text. */
+function make(name, attributes = {}, ...children) {
+  const svg = ["svg", "path", "line", "text", "circle", "g"].includes(name);
+  const element = svg ? document.createElementNS(SVG, name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
+/** A number as short as it can be understood. */
+function words(value, share = false) {
+  if (share) return (100 * value).toFixed(value < 0.1 && value > 0 ? 1 : 0) + "%";
+  const size = Math.abs(value);
+  if (size >= 1e5 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace("e+", "e");
+  if (size >= 1000) return Math.round(value).toLocaleString("en");
+  return String(Number(value.toPrecision(3))).replace("-", "−");
+}
+
+/** Round numbers of an axis, all with as many digits as their distance needs. */
+function tickWords(value, step, share) {
+  if (!share) return words(value);
+  return (100 * value).toFixed(step < 0.00999 ? 1 : 0) + "%";
+}
+
+/** About `count` round numbers between two others. */
+function ticks(low, high, count) {
+  const raw = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999);
+  const found = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) {
+    found.push(Number((i * step).toPrecision(12)));
+  }
+  return found;
+}
+
+/** From data to pixels, with room above and below for a line that does not change. */
+function scales(chart) {
+  const lines = chart.lines.filter(Boolean);
+  const xs = lines.flatMap((line) => line[0]), ys = lines.flatMap((line) => line[1]);
+  let [left, right, low, high] = [0, Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+  if (right <= left) right = left + 1;
+  const room = high > low ? 0.06 * (high - low) : Math.abs(high) * 0.1 || 0.5;
+  const floor = low >= 0 ? 0 : -Infinity; // what cannot be negative does not look it
+  low = Math.max(low - room, floor);
+  high += room;
+  const width = SIZE.width - SIZE.left - SIZE.right, height = SIZE.height - SIZE.top - SIZE.bottom;
+  return {
+    left, right, low, high,
+    x: (v) => SIZE.left + ((v - left) / (right - left)) * width,
+    y: (v) => SIZE.top + (1 - (v - low) / (high - low)) * height,
+    back: (px) => left + ((px - SIZE.left) / width) * (right - left),
+  };
+}
+
+function axes(scale, share) {
+  const group = make("g", { class: "axes" });
+  const bottom = SIZE.height - SIZE.bottom;
+  const levels = ticks(scale.low, scale.high, 4);
+  for (const value of levels) {
+    const y = scale.y(value);
+    group.append(make("line", { x1: SIZE.left, x2: SIZE.width - SIZE.right, y1: y, y2: y }));
+    group.append(make("text", { x: SIZE.left - 7, y: y + 4, "text-anchor": "end" }, tickWords(value, levels[1] - levels[0], share)));
+  }
+  for (const value of ticks(scale.left, scale.right, 5)) {
+    const x = scale.x(value);
+    group.append(make("text", { x, y: bottom + 18, "text-anchor": "middle" }, words(value)));
+  }
+  return group;
+}
+
+function path(line, scale) {
+  return line[0].map((x, i) => `${i ? "L" : "M"}${scale.x(x).toFixed(1)} ${scale.y(line[1][i]).toFixed(1)}`).join("");
+}
+
+/** The point of a line nearest to an x. */
+function nearestPoint(line, x) {
+  let best = 0;
+  line[0].forEach((value, i) => {
+    if (Math.abs(value - x) < Math.abs(line[0][best] - x)) best = i;
+  });
+  return best;
+}
+
+/** What a chart shows, for those who do not see it. */
+function summary(chart, runs, axis) {
+  const each = chart.lines.map((line, run) => line &&
+    `${runs[run]}: from ${words(line[1][0], chart.share)} to ${words(line[1].at(-1), chart.share)}`);
+  return `${chart.title} by ${axis}. ${each.filter(Boolean).join("; ")}`;
+}
+
+/** One chart as a figure; arrow keys and the pointer read it off. */
+function drawChart(chart, runs, axis) {
+  const scale = scales(chart);
+  const svg = make("svg", {
+    viewBox: `0 0 ${SIZE.width} ${SIZE.height}`, role: "img", tabindex: "0",
+    "aria-label": summary(chart, runs, axis),
+  });
+  svg.append(axes(scale, chart.share));
+  chart.lines.forEach((line, run) => {
+    if (!line) return;
+    const attributes = { class: `line c${run % 8}`, d: path(line, scale) };
+    if (runs.length > 1) attributes["stroke-dasharray"] = DASHES[run % 8];
+    svg.append(make("path", attributes));
+    if (line[0].length === 1) {
+      svg.append(make("circle", { class: `dot c${run % 8}`, cx: scale.x(line[0][0]), cy: scale.y(line[1][0]), r: 3.5 }));
+    }
+  });
+  const cursor = make("g", { class: "cursor" });
+  svg.append(cursor);
+  const last = chart.lines.map((line, run) => line &&
+    (runs.length > 1 ? `${runs[run]} ` : "") + words(line[1].at(-1), chart.share)).filter(Boolean).join(" · ");
+  const reading = make("output", {}, last);
+  const longest = chart.lines.filter(Boolean).reduce((a, b) => (b[0].length > a[0].length ? b : a));
+  let at = longest[0].length - 1;
+
+  function read(x) {
+    cursor.replaceChildren(make("line", { x1: scale.x(x), x2: scale.x(x), y1: SIZE.top, y2: SIZE.height - SIZE.bottom }));
+    const said = [`${axis} ${words(x)}`];
+    chart.lines.forEach((line, run) => {
+      if (!line) return;
+      const i = nearestPoint(line, x);
+      cursor.append(make("circle", { class: `dot c${run % 8}`, cx: scale.x(line[0][i]), cy: scale.y(line[1][i]), r: 3.5 }));
+      said.push((runs.length > 1 ? `${runs[run]} ` : "") + words(line[1][i], chart.share));
+    });
+    reading.textContent = said.join(" · ");
+  }
+  function leave() {
+    cursor.replaceChildren();
+    reading.textContent = last;
+  }
+  svg.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const x = scale.back(((event.clientX - box.left) / box.width) * SIZE.width);
+    at = nearestPoint(longest, x);
+    read(longest[0][at]);
+  });
+  svg.addEventListener("pointerleave", leave);
+  svg.addEventListener("blur", leave);
+  svg.addEventListener("keydown", (event) => {
+    const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: longest[0].length - 1 };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    at = Math.min(Math.max(moves[event.key], 0), longest[0].length - 1);
+    read(longest[0][at]);
+  });
+  return make("figure", { class: "chart" },
+    make("figcaption", {}, make("b", {}, chart.title), reading), svg, make("p", {}, chart.about));
+}
+
+/** Whose line is whose. */
+function drawLegend(runs) {
+  return runs.map((name, run) => {
+    const svg = make("svg", { width: 34, height: 12, "aria-hidden": "true" });
+    svg.append(make("path", { class: `line c${run % 8}`, d: "M1 6H33", "stroke-dasharray": DASHES[run % 8] }));
+    return make("li", {}, svg, name);
+  });
+}
+
+/** All charts; the axis is the same for all. */
+function drawCharts(data) {
+  const place = document.getElementById("charts");
+  if (!place) return;
+  if (data.runs.length > 1) document.getElementById("runs").replaceChildren(...drawLegend(data.runs));
+  place.replaceChildren(...data.charts.map((chart) => drawChart(chart, data.runs, data.x)));
+}

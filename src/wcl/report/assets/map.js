@@ -1,0 +1,442 @@
+"use strict";
+// The maps of one or several runs: the same images at other places, with one selection for all.
+
+const COLOURS = 8;
+const SHAPES = ["dot", "ring", "triangle"];
+const MOST_KINDS = COLOURS * SHAPES.length - 1; // coloured; the others are grey
+const MOST_PICTURES = 60;
+
+/** Colours of the page as it is now: light, dark or printed. */
+function palette() {
+  const style = getComputedStyle(document.documentElement);
+  const value = (name) => style.getPropertyValue(name).trim();
+  return {
+    kinds: Array.from({ length: COLOURS }, (_, i) => value(`--c${i}`)),
+    other: value("--faint"), ink: value("--ink"), ground: value("--ground"),
+  };
+}
+
+/** The small pictures, each a part of a sheet. */
+class Pictures {
+  constructor(map) {
+    this.map = map;
+    this.images = map.sheets.map((uri) => {
+      const image = new Image();
+      image.src = uri;
+      return image;
+    });
+    this.ready = Promise.all(this.images.map((image) => image.decode()));
+  }
+
+  draw(context, index, x, y, size) {
+    const { side, across, each } = this.map;
+    const place = index % each;
+    context.imageSmoothingEnabled = side > 40;
+    context.drawImage(this.images[Math.floor(index / each)],
+      (place % across) * side, Math.floor(place / across) * side, side, side, x, y, size, size);
+  }
+
+  element(index, size, label) {
+    const canvas = make("canvas", { width: size * 2, height: size * 2, role: "img", "aria-label": label });
+    canvas.style.width = canvas.style.height = `${size}px`;
+    this.ready.then(() => this.draw(canvas.getContext("2d"), index, 0, 0, size * 2));
+    return canvas;
+  }
+}
+
+/** One run's map on a canvas. */
+class ScatterMap {
+  constructor(state, places, title) {
+    this.state = state;
+    this.places = places;
+    this.canvas = make("canvas", { tabindex: "0", role: "application", "aria-label": `${title}. Arrow keys go from image to image, + and − zoom, 0 shows all.` });
+    this.reset();
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+  }
+
+  reset() {
+    const { x, y } = this.places;
+    const middle = (values) => (Math.min(...values) + Math.max(...values)) / 2;
+    this.view = { x: middle(x), y: middle(y), scale: 1 };
+  }
+
+  /** Pixels of an image's place. */
+  at(index) {
+    const unit = this.unit();
+    return [
+      this.width / 2 + (this.places.x[index] - this.view.x) * unit,
+      this.height / 2 + (this.places.y[index] - this.view.y) * unit,
+    ];
+  }
+
+  unit() {
+    return ((Math.min(this.width, this.height) - 28) / 10000) * this.view.scale;
+  }
+
+  draw() {
+    const ratio = window.devicePixelRatio || 1;
+    // A finger on a map that shows everything scrolls the page.
+    this.canvas.style.touchAction = this.view.scale > 1 || this.state.selecting ? "none" : "pan-y";
+    this.width = this.canvas.clientWidth;
+    this.height = this.canvas.clientHeight;
+    if (!this.width) return;
+    this.canvas.width = this.width * ratio;
+    this.canvas.height = this.height * ratio;
+    const context = this.canvas.getContext("2d");
+    context.scale(ratio, ratio);
+    const { state } = this, colours = palette();
+    const kinds = state.kinds(this.places);
+    const size = Math.min(9, 2.6 + this.view.scale * 0.7);
+    const picture = Math.min(72, 20 + 5 * this.view.scale);
+    const chosen = (index) => state.isChosen(index, kinds);
+    // What is not chosen lies faint beneath the rest.
+    for (const above of [false, true]) {
+      context.globalAlpha = above ? 0.9 : 0.12;
+      for (let index = 0; index < this.places.x.length; index++) {
+        if (chosen(index) !== above) continue;
+        const [x, y] = this.at(index);
+        if (x < -40 || y < -40 || x > this.width + 40 || y > this.height + 40) continue;
+        if (state.asPictures) state.pictures.draw(context, index, x - picture / 2, y - picture / 2, picture);
+        else mark(context, colours, kinds[index], x, y, size);
+      }
+    }
+    context.globalAlpha = 1;
+    if (state.current !== null) this.ring(context, colours, state.asPictures ? picture * 0.75 : size + 5);
+    state.ondraw(this);
+    if (this.box) {
+      context.setLineDash([5, 4]);
+      context.strokeStyle = colours.ink;
+      context.strokeRect(...this.box);
+    }
+  }
+
+  ring(context, colours, radius) {
+    const [x, y] = this.at(this.state.current);
+    for (const [width, colour] of [[5, colours.ground], [2.5, colours.ink]]) {
+      context.beginPath();
+      context.arc(x, y, radius, 0, 7);
+      context.lineWidth = width;
+      context.strokeStyle = colour;
+      context.stroke();
+    }
+  }
+
+  /** The image nearest to a place, if it is near. */
+  find(x, y, reach = 24) {
+    let best = null, least = reach * reach;
+    for (let index = 0; index < this.places.x.length; index++) {
+      const [px, py] = this.at(index);
+      const distance = (px - x) ** 2 + (py - y) ** 2;
+      if (distance < least) [best, least] = [index, distance];
+    }
+    return best;
+  }
+
+  /** The next image in a direction: near, and not far off the line. */
+  step(right, down) {
+    if (this.state.current === null) return this.find(this.width / 2, this.height / 2, Infinity);
+    const [x, y] = this.at(this.state.current);
+    let best = this.state.current, least = Infinity;
+    for (let index = 0; index < this.places.x.length; index++) {
+      const [px, py] = this.at(index);
+      const ahead = (px - x) * right + (py - y) * down;
+      const aside = Math.abs((px - x) * down) + Math.abs((py - y) * right);
+      if (ahead > 0.5 && aside <= ahead * 2 && ahead + 2 * aside < least) [best, least] = [index, ahead + 2 * aside];
+    }
+    return best;
+  }
+
+  zoom(factor, x = this.width / 2, y = this.height / 2) {
+    const before = this.unit();
+    this.view.scale = Math.min(60, Math.max(1, this.view.scale * factor));
+    const after = this.unit();
+    if (this.view.scale === 1) this.reset();
+    else {
+      this.view.x += (x - this.width / 2) * (1 / before - 1 / after);
+      this.view.y += (y - this.height / 2) * (1 / before - 1 / after);
+    }
+    this.draw();
+  }
+
+  /** All images within a rectangle of the screen. */
+  inside([left, top, width, height]) {
+    const right = left + width, bottom = top + height;
+    return this.places.x.map((_, index) => index).filter((index) => {
+      const [x, y] = this.at(index);
+      return x >= Math.min(left, right) && x <= Math.max(left, right) && y >= Math.min(top, bottom) && y <= Math.max(top, bottom);
+    });
+  }
+
+  listen() {
+    const { canvas, state } = this;
+    const fingers = new Map();
+    const place = (event) => {
+      const box = canvas.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top];
+    };
+    let moved = false;
+    canvas.addEventListener("wheel", (event) => {
+      // A page must still be scrolled past the map: it zooms with Ctrl, or once it has the focus.
+      if (!event.ctrlKey && document.activeElement !== canvas) return;
+      event.preventDefault();
+      this.zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.002)), ...place(event));
+    }, { passive: false });
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      fingers.set(event.pointerId, place(event));
+      moved = false;
+      const [x, y] = place(event);
+      if (event.shiftKey || state.selecting) this.box = [x, y, 0, 0];
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const [x, y] = place(event), before = fingers.get(event.pointerId);
+      if (!before) {
+        if (event.pointerType === "mouse" && !state.pinned) state.show(this.find(x, y), this);
+        return;
+      }
+      if (Math.hypot(x - before[0], y - before[1]) < (moved ? 0 : 4)) return;
+      moved = true;
+      if (this.box) this.box = [this.box[0], this.box[1], x - this.box[0], y - this.box[1]];
+      else if (fingers.size === 2) {
+        const [other] = [...fingers].filter(([id]) => id !== event.pointerId).map(([, at]) => at);
+        const apart = (a) => Math.hypot(a[0] - other[0], a[1] - other[1]);
+        this.zoom(apart([x, y]) / Math.max(1, apart(before)), (x + other[0]) / 2, (y + other[1]) / 2);
+      } else {
+        this.view.x -= (x - before[0]) / this.unit();
+        this.view.y -= (y - before[1]) / this.unit();
+      }
+      fingers.set(event.pointerId, [x, y]);
+      this.draw();
+    });
+    const up = (event) => {
+      if (!fingers.delete(event.pointerId)) return;
+      if (this.box && moved) state.choose(this.inside(this.box));
+      else if (!moved) state.pin(this.find(...place(event)), this);
+      this.box = null;
+      this.draw();
+    };
+    canvas.addEventListener("pointerup", up);
+    canvas.addEventListener("pointercancel", (event) => fingers.delete(event.pointerId));
+    canvas.addEventListener("pointerleave", () => state.pinned || state.show(null, this));
+    canvas.addEventListener("dblclick", (event) => this.zoom(2, ...place(event)));
+    canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  key(event) {
+    const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    if (event.key in moves) this.state.pin(this.step(...moves[event.key]), this);
+    else if (event.key === "+" || event.key === "=") this.zoom(1.5);
+    else if (event.key === "-") this.zoom(1 / 1.5);
+    else if (event.key === "0") this.zoom(0);
+    else if (event.key === "Escape") this.state.clear();
+    else return;
+    event.preventDefault();
+  }
+}
+
+/** A dot in the colour and shape of its kind; -1 is of no kind of its own. */
+function mark(context, colours, kind, x, y, size) {
+  context.fillStyle = kind < 0 ? colours.other : colours.kinds[kind % COLOURS];
+  context.strokeStyle = colours.ground;
+  context.lineWidth = 0.8;
+  context.beginPath();
+  const shape = kind < 0 ? "dot" : SHAPES[Math.floor(kind / COLOURS)];
+  if (shape === "dot") context.arc(x, y, size, 0, 7);
+  else if (shape === "ring") {
+    context.arc(x, y, size - 0.6, 0, 7);
+    context.strokeStyle = context.fillStyle;
+    context.fillStyle = colours.ground;
+    context.lineWidth = size * 0.55;
+  } else {
+    context.moveTo(x, y - size * 1.2);
+    context.lineTo(x + size * 1.15, y + size);
+    context.lineTo(x - size * 1.15, y + size);
+    context.closePath();
+  }
+  context.fill();
+  context.stroke();
+}
+
+/** What all maps share: colouring, the current image, the selection. */
+class MapState {
+  constructor(map, runs) {
+    Object.assign(this, { map, runs, pictures: new Pictures(map), views: [] });
+    Object.assign(this, { current: null, view: null, pinned: false, chosen: null, kind: null, asPictures: false, selecting: false });
+    this.by = map.labels ? "label" : "component";
+    this.classes = this.ranked(map.labels || []);
+  }
+
+  /** Numbers from the commonest value on; the rarest get -1. */
+  ranked(values) {
+    const counts = new Map();
+    for (const value of values) counts.set(value, (counts.get(value) || 0) + 1);
+    const order = [...counts.keys()];
+    // Few classes keep their own order; of many the commonest are coloured.
+    order.sort(order.length > MOST_KINDS ? (a, b) => counts.get(b) - counts.get(a) : (a, b) => a - b);
+    const rank = new Map(order.map((value, i) => [value, i < MOST_KINDS ? i : -1]));
+    return { order: order.slice(0, MOST_KINDS), counts, kinds: values.map((value) => rank.get(value)), others: Math.max(0, order.length - MOST_KINDS) };
+  }
+
+  kinds(places) {
+    if (this.by === "label") return this.classes.kinds;
+    if (this.by === "run") return places.x.map(() => places.run % COLOURS);
+    return places.component.map((component) => (component < MOST_KINDS ? component : -1));
+  }
+
+  isChosen(index, kinds) {
+    if (this.chosen) return this.chosen.has(index);
+    return this.kind === null || kinds[index] === this.kind;
+  }
+
+  /** The image to show, beside its place on one of the maps. */
+  show(index, view) {
+    if (index === this.current && view === this.view) return;
+    Object.assign(this, { current: index, view });
+    this.changed();
+  }
+
+  pin(index, view) {
+    this.pinned = index !== null;
+    this.show(index, view);
+  }
+
+  choose(indices) {
+    this.chosen = indices.length ? new Set(indices) : null;
+    this.kind = null;
+    this.changed();
+  }
+
+  clear() {
+    Object.assign(this, { chosen: null, kind: null, pinned: false, current: null });
+    this.changed();
+  }
+
+  changed() {
+    this.views.forEach((view) => view.draw());
+    this.onchange();
+  }
+}
+
+/** Controls, maps, the card of the current image, the legend and the selected images. */
+function drawMaps(place, map, runs) {
+  const state = new MapState(map, runs);
+  const card = make("div", { class: "card", role: "status" });
+  const legend = make("ul", { class: "kinds" });
+  const strip = make("div", { class: "strip" });
+  const label = (index) => (map.labels ? map.classes[map.labels[index]] : "");
+  const said = (index) => [map.names[index], label(index)].filter(Boolean).join(", ");
+
+  function drawCard() {
+    const index = state.current;
+    card.hidden = index === null;
+    if (card.hidden) return;
+    const facts = [make("b", {}, map.names[index])];
+    if (map.labels) facts.push(make("span", {}, label(index)));
+    const { component } = state.view.places, own = component[index];
+    const size = component.filter((other) => other === own).length;
+    facts.push(make("span", {}, `group ${own + 1}, of ${size} images`));
+    card.replaceChildren(state.pictures.element(index, state.view.width < 420 ? 96 : 144, said(index)), ...facts);
+    if (card.parentNode !== state.view.canvas.parentNode) state.view.canvas.after(card);
+    placeCard(state.view);
+  }
+
+  /** Beside the image's place, on the side where there is room. */
+  function placeCard(view) {
+    if (view !== state.view || card.hidden) return;
+    const [x, y] = view.at(state.current), away = 18;
+    const left = x + away + card.offsetWidth < view.width ? x + away : x - away - card.offsetWidth;
+    const within = (value, most) => Math.max(4, Math.min(value, most - 4));
+    card.style.left = `${within(left, view.width - card.offsetWidth)}px`;
+    card.style.top = `${within(y - card.offsetHeight / 2, view.height - card.offsetHeight)}px`;
+  }
+
+  function drawStrip() {
+    if (!state.chosen) return strip.replaceChildren();
+    const indices = [...state.chosen];
+    const more = indices.length > MOST_PICTURES ? `; the first ${MOST_PICTURES} of them:` : "";
+    const clear = make("button", { type: "button" }, "Clear");
+    clear.addEventListener("click", () => state.clear());
+    const tiles = indices.slice(0, MOST_PICTURES).map((index) => {
+      const button = make("button", { type: "button", class: "tile", title: said(index) }, state.pictures.element(index, 52, said(index)));
+      button.addEventListener("click", () => state.pin(index, state.view || state.views[0]));
+      return button;
+    });
+    strip.replaceChildren(make("p", {}, `${indices.length} images selected${more} `, clear), ...tiles);
+  }
+
+  function drawKinds() {
+    const entries = [];
+    const entry = (kind, words) => {
+      const canvas = make("canvas", { width: 28, height: 28, "aria-hidden": "true" });
+      const context = canvas.getContext("2d");
+      context.scale(2, 2);
+      mark(context, palette(), kind, 7, 7, 4.6);
+      const button = make("button", { type: "button", "aria-pressed": String(state.kind === kind) }, canvas, words);
+      button.addEventListener("click", () => {
+        state.chosen = null;
+        state.kind = state.kind === kind ? null : kind;
+        state.changed();
+      });
+      entries.push(make("li", {}, button));
+    };
+    if (state.by === "label") {
+      state.classes.order.forEach((value, kind) => entry(kind, map.classes[value]));
+      if (state.classes.others) entry(-1, `${state.classes.others} other classes`);
+    } else if (state.by === "run") map.maps.forEach((one) => entry(one.run % COLOURS, runs[one.run]));
+    else {
+      const count = Math.max(...map.maps.flatMap((one) => one.component)) + 1;
+      for (let kind = 0; kind < Math.min(8, count); kind++) entry(kind, `group ${kind + 1}`);
+      entries.push(make("li", { class: "hint" }, `The ${Math.min(MOST_KINDS, count)} largest groups are coloured; the rest are grey.`));
+    }
+    legend.replaceChildren(...entries);
+  }
+
+  const kindsBy = [...(map.labels ? ["label"] : []), "component", ...(map.maps.length > 1 ? ["run"] : [])];
+  const names = { label: "class", component: "group", run: "run" };
+  const choice = make("fieldset", {}, make("legend", {}, "Colour by"), ...kindsBy.map((by) => {
+    const input = make("input", { type: "radio", name: "by", value: by });
+    input.checked = by === state.by;
+    input.addEventListener("change", () => {
+      Object.assign(state, { by, kind: null });
+      state.changed();
+    });
+    return make("label", {}, input, names[by]);
+  }));
+  const check = (name, words) => {
+    const input = make("input", { type: "checkbox" });
+    input.addEventListener("change", () => {
+      state[name] = input.checked;
+      state.changed();
+    });
+    return make("label", {}, input, words);
+  };
+  const boxes = make("fieldset", {}, make("legend", {}, "Show"), check("asPictures", "pictures"), check("selecting", "select by dragging"));
+
+  const panels = map.maps.map((one) => {
+    const title = map.maps.length > 1 ? `Map of ${runs[one.run]}` : "Map";
+    const view = new ScatterMap(state, one, title);
+    state.views.push(view);
+    const button = (words, name, action) => {
+      const element = make("button", { type: "button", "aria-label": name, title: name }, words);
+      element.addEventListener("click", action);
+      return element;
+    };
+    const zoom = make("div", { class: "zoom" }, button("+", "Zoom in", () => view.zoom(1.6)), button("−", "Zoom out", () => view.zoom(1 / 1.6)), button("⤢", "Show all", () => view.zoom(0)));
+    const caption = map.maps.length > 1 ? [make("figcaption", { class: `run c${one.run % 8}` }, runs[one.run])] : [];
+    return make("figure", { class: "panel" }, ...caption, make("div", { class: "frame" }, view.canvas, zoom));
+  });
+
+  state.onchange = () => {
+    drawCard();
+    drawKinds();
+    drawStrip();
+  };
+  state.ondraw = placeCard;
+  const hint = make("p", { class: "hint" }, "Point at a dot or tap it to see its image; with the keyboard, go to the map and use the arrow keys, +, − and 0. Drag to move, pinch or scroll (once it was clicked) to zoom, Shift and drag to select.");
+  place.append(make("div", { class: "controls" }, choice, boxes), make("div", { class: "panels" }, ...panels), hint, legend, strip);
+  state.pictures.ready.then(() => state.changed());
+  for (const media of ["(prefers-color-scheme: dark)", "print"]) {
+    matchMedia(media).addEventListener("change", () => state.changed());
+  }
+}

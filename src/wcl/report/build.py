@@ -1,0 +1,189 @@
+"""`wcl report`: one page that says whether runs worked, and shows what they learnt."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wcl.config import PretrainConfig, ReportConfig
+from wcl.data import Source, absolute, first_classes, open_source
+from wcl.encoder import Encoder, load
+from wcl.errors import InputError
+from wcl.machine import best_device
+from wcl.new_file import new_file, written_whole
+from wcl.report import groups, sections
+from wcl.report.charts import charts
+from wcl.report.maps import maps
+from wcl.report.measured import measured
+from wcl.report.page import page
+from wcl.report.provenance import commands
+from wcl.report.runs import Run, read_runs, short
+from wcl.report.scores import evaluated
+from wcl.report.shown import Seen, Shown, choose, see
+
+_SCRIPTS = ("charts.js", "map.js", "report.js")
+_FEWEST, _MOST = 4, 20_000
+
+
+class Data(NamedTuple):
+    """The images of a report."""
+
+    spec: str
+    source: Source | None
+    """None if they are not there."""
+    missing: str
+    """Why they are not, in a sentence."""
+
+
+def write_report(paths: Sequence[str], config: ReportConfig) -> Path:
+    """Write the report of one or several runs: the same as `wcl report RUN … --data SRC`.
+
+    Raises:
+        InputError: no run, no such data, or a file that cannot be written.
+    """
+    if not _FEWEST <= config.images <= _MOST:
+        raise InputError(f"--images: must be between {_FEWEST} and {_MOST:,}, not {config.images}")
+    runs = read_runs(paths)
+    out = new_file(config.out, (".html",)) if config.out else runs[0].folder / "report.html"
+    content = _content(runs, config, out)
+    with written_whole(out) as unfinished:
+        unfinished.write_text(content, encoding="utf-8")
+    print(f"wrote {out}, {out.stat().st_size / 2**20:.1f} MB; open it in a browser")
+    return out
+
+
+def _content(runs: Sequence[Run], config: ReportConfig, out: Path) -> str:
+    data = _data(runs, config.data)
+    encoders = [_encoder(run, config.device) for run in runs]
+    shown, seen, missing = _seen(encoders, data, config)
+    if data.source is None:
+        found = evaluated(runs)
+    else:
+        found = measured(runs, encoders, data.spec, _classes(runs))
+    names = [run.name for run in runs]
+    curves = charts(runs)
+    mapped, map_missing = maps(shown, seen, config.seed) if shown else ({}, missing)
+    repeated = commands(runs, data.spec if data.source else "", out, bool(config.out))
+    parts = {
+        "worked": sections.worked(found, names, [*missing, *_about(runs, data)]),
+        "healthy": sections.healthy(bool(curves["charts"])),
+        "grouped": sections.notes(missing)
+        + "".join(_groups(runs, number, encoders, shown, seen) for number in range(len(runs))),
+        "map": sections.mapped(bool(mapped), map_missing),
+        "made": sections.made(runs, repeated),
+    }
+    body = [
+        sections.header("wcl report", runs, _lead(runs, data, shown)),
+        "<main>",
+        *(sections.section(name, content) for name, content in parts.items()),
+        "</main>",
+    ]
+    values: dict[str, Any] = {"runs": names, **curves, "map": mapped or None}
+    return page(f"wcl report: {', '.join(names)}", "\n".join(body), values, _SCRIPTS)
+
+
+def _data(runs: Sequence[Run], given: str) -> Data:
+    """The images to show: those that were given, or those that the runs were trained on."""
+    specs = list(dict.fromkeys(absolute(run.config.data) for run in runs if run.config))
+    if not given and len(specs) > 1:
+        listed = " and ".join(map(short, specs))
+        raise InputError(f"--data: the runs are of different data, {listed}; say which to show")
+    if not given and not specs:
+        return Data("", None, "The run does not say what it was trained on; give it as --data.")
+    spec = given or specs[0]
+    try:
+        source = open_source(spec)
+        return Data(spec, first_classes(source, _classes(runs)), "")
+    except InputError as error:
+        if given:
+            raise
+        return Data(spec, None, f"The images that it was trained on are not there: {error}.")
+
+
+def _classes(runs: Sequence[Run]) -> int:
+    """How many classes the first run was trained on; 0 for all."""
+    return runs[0].config.classes if runs[0].config else 0
+
+
+def _encoder(run: Run, device: str) -> Encoder | None:
+    if not run.encoder_file.is_file():
+        return None
+    try:
+        return load(run.folder, best_device(device))
+    except InputError as error:
+        run.missing.append(f"its encoder cannot be read ({error})")
+        return None
+
+
+def _seen(
+    encoders: Sequence[Encoder | None], data: Data, config: ReportConfig
+) -> tuple[Shown | None, list[Seen | None], list[str]]:
+    """The images to show, what each encoder makes of them, and what keeps them from being shown."""
+    seen: list[Seen | None] = [None] * len(encoders)
+    if data.source is None:
+        return None, seen, [data.missing]
+    if not any(encoders):
+        why = "There is no encoder yet, the first epoch has not ended: no groups and no map."
+        return None, seen, [why]
+    shown = choose(data.source, config.images, config.seed)
+    if len(shown) < 2:
+        return None, seen, [f"{short(data.spec)}: hardly any of its images can be read."]
+    missing = []
+    if shown.unreadable:
+        missing.append(f"{shown.unreadable:,} images cannot be read, and are left out.")
+    for number, encoder in enumerate(encoders):
+        if encoder is not None:
+            seen[number] = see(encoder, shown, config.workers)
+    return shown, seen, missing
+
+
+def _groups(
+    runs: Sequence[Run],
+    number: int,
+    encoders: Sequence[Encoder | None],
+    shown: Shown | None,
+    seen: Sequence[Seen | None],
+) -> str:
+    """What one run grouped, and what its augmentations did, unless an earlier run did the same."""
+    encoder, one, config = encoders[number], seen[number], runs[number].config
+    if shown is None:
+        return ""
+    heading = sections.run_heading(runs, number)
+    if encoder is None or one is None:
+        return heading + sections.notes(["It has no encoder yet."])
+    config = config or PretrainConfig(size=encoder.description.size)
+    parts = [heading, "<h3>Weak labels of one batch</h3>", groups.grouped(encoder, shown, config)]
+    parts += ["<h3>Images and their neighbours</h3>", groups.anchors(shown, one, config)]
+    parts.append("<h3>What the augmentations did</h3>")
+    for other in runs[:number]:
+        if other.config and _augmentation(other.config) == _augmentation(config):
+            parts.append(sections.notes([f"The same as in {other.name}."]))
+            return "".join(parts)
+    return "".join([*parts, groups.augmented(encoder, shown, config)])
+
+
+def _augmentation(config: PretrainConfig) -> Any:
+    return config.size, asdict(config.augment), asdict(config.crops), config.seed
+
+
+def _about(runs: Sequence[Run], data: Data) -> list[str]:
+    """What a reader must know to read the report."""
+    said = [f"{run.name}: {what}." for run in runs for what in run.missing]
+    trained = {run.name: absolute(run.config.data) for run in runs if run.config}
+    if len(set(trained.values())) > 1:
+        each = ", ".join(f"{name} on {short(spec)}" for name, spec in trained.items())
+        said.append(
+            f"The runs were trained on different data, so their curves compare badly: {each}."
+        )
+    elif data.source is not None and absolute(data.spec) not in {*trained.values()}:
+        said += [f"It was trained on {short(spec)}." for spec in set(trained.values())]
+    return said
+
+
+def _lead(runs: Sequence[Run], data: Data, shown: Shown | None) -> str:
+    methods = [run.config.method if run.config else "unknown method" for run in runs]
+    said = f"{' and '.join(dict.fromkeys(methods))} on {short(data.spec)}" if data.spec else ""
+    if shown is not None:
+        some = f"{len(shown):,} of them here" if len(shown) < shown.of else "all of them here"
+        said += f": {shown.of:,} images, {some}"
+    return said

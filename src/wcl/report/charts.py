@@ -1,0 +1,102 @@
+"""The curves of runs: which there are, what they mean, and no more points than can be seen."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from wcl.report.runs import Run, is_number
+
+_MOST_POINTS = 300
+_ENOUGH_EPOCHS = 5  # from then on the means of epochs say more than single steps
+
+
+class Metric(NamedTuple):
+    """A number of metrics.jsonl: its title and what to make of it."""
+
+    name: str
+    title: str
+    about: str
+    share: bool = False
+    """Whether it is a part of a whole, written in per cent."""
+
+
+METRICS = (
+    Metric("loss", "Loss", "All terms together; it should fall."),
+    Metric("nce", "Loss of instances", "L_NCE: an image's two views must find each other."),
+    Metric("swap", "Loss of weak labels", "L_swap: images of one group must find each other."),
+    Metric("cnce", "Loss of crops", "L_cNCE: the same as for instances, of the small crops."),
+    Metric("cswap", "Loss of crops' weak labels", "L_cswap: the same as for groups, of the crops."),
+    Metric("rate", "Learning rate", "It warms up, then falls to zero."),
+    Metric(
+        "knn_top1", "k-NN accuracy", "Test images that their neighbours classify rightly.", True
+    ),
+    Metric("rankme", "RankMe", "Directions in use; near 1 everything has collapsed."),
+    Metric("alignment", "Alignment", "How far an image's two views lie apart; 0 is best."),
+    Metric("uniformity", "Uniformity", "0 is collapse, about −4 an even spread over the sphere."),
+    Metric("collapsed", "Idle dimensions", "Dimensions that hardly vary; none is best.", True),
+    Metric(
+        "components", "Groups in a batch", "Weak labels; about a quarter of the batch is usual."
+    ),
+    Metric(
+        "largest_component", "Largest group", "Its part of the batch; it must stay small.", True
+    ),
+    Metric("purity", "Purity of groups", "Images that are of their group's main class.", True),
+    Metric("collision_rate", "Collisions", "Negative pairs that are really of one class.", True),
+    Metric("neighbour_similarity", "Nearness of neighbours", "Mean cosine of K neighbours."),
+    Metric("neighbours_changed", "New neighbours", "Not there at the search before.", True),
+    Metric("neighbour_same_class", "Right neighbours", "Of the image's own class.", True),
+    Metric("images_per_second", "Images per second", "How fast it trains."),
+    Metric("data_wait", "Waiting for data", "Part of the time; if large, raise --workers.", True),
+)
+
+
+def charts(runs: Sequence[Run]) -> dict[str, Any]:
+    """Every curve that one of the runs has, for the page's script.
+
+    Returns:
+        `x`, the name of the common axis: epochs, or steps while a run has not ended its first;
+        `charts`, each with `lines`: for every run [[x, …], [y, …]], or None.
+    """
+    per_epoch = [steps_per_epoch(run.lines) for run in runs if run.lines]
+    by_epoch = bool(per_epoch) and all(per_epoch)
+    found = []
+    for metric in METRICS:
+        lines = [_line(run, metric.name, by_epoch) for run in runs]
+        if any(lines):
+            found.append({**metric._asdict(), "lines": lines})
+    return {"x": "epoch" if by_epoch else "step", "charts": found}
+
+
+def steps_per_epoch(lines: Sequence[dict[str, Any]]) -> float | None:
+    """Known as soon as one epoch has ended."""
+    ended = [line for line in lines if line.get("kind") == "epoch" and line.get("epoch")]
+    return ended[-1]["step"] / ended[-1]["epoch"] if ended else None
+
+
+def _line(run: Run, name: str, by_epoch: bool) -> list[list[float]] | None:
+    with_it = [line for line in run.lines if is_number(line.get(name))]
+    epochs = [line for line in with_it if line.get("kind") == "epoch"]
+    steps = [line for line in with_it if line.get("kind") == "step"]
+    chosen = epochs if len(epochs) >= _ENOUGH_EPOCHS or not steps else steps
+    if not chosen:
+        return None
+    scale = (steps_per_epoch(run.lines) or 1) if by_epoch else 1
+    x = [line["step"] / scale for line in chosen]
+    return [[_rounded(value) for value in _thinned(column)] for column in (x, _ys(chosen, name))]
+
+
+def _ys(lines: Sequence[dict[str, Any]], name: str) -> list[float]:
+    return [float(line[name]) for line in lines]
+
+
+def _thinned(values: list[float]) -> list[float]:
+    """At most so many values: means of neighbouring ones."""
+    count = len(values)
+    if count <= _MOST_POINTS:
+        return values
+    ends = [round(count * part / _MOST_POINTS) for part in range(_MOST_POINTS + 1)]
+    return [sum(values[a:b]) / (b - a) for a, b in pairwise(ends)]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.5g}")

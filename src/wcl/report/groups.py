@@ -1,0 +1,206 @@
+"""What did it group? Weak labels of a batch, neighbours and augmentations, as rows of pictures."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wcl.config import PretrainConfig
+from wcl.data import with_channels
+from wcl.data.photo_views import PhotoViews, Task
+from wcl.encoder import Encoder
+from wcl.errors import RunError
+from wcl.graph import weak_labels
+from wcl.health import weak_label_quality
+from wcl.knn import nearest
+from wcl.multicrop import view_kinds
+from wcl.randomness import Draws, Integers
+from wcl.report.page import escape
+from wcl.report.shown import Seen, Shown, embedding, members, shares
+from wcl.report.sprites import picture
+
+_LARGEST_BATCH = 512
+_ROWS = 3
+_ACROSS = 12
+_FEWEST = 3  # images of a group that can be called pure or mixed
+_ANCHORS = 6
+_NEIGHBOURS = 8
+_AUGMENTED = 4
+_VIEWS = 6
+
+
+@dataclass
+class Group:
+    """A component of a batch."""
+
+    rows: list[int]
+    classes: list[tuple[int, float]]
+    """Each class in it and its share, the commonest first; empty without labels."""
+
+    @property
+    def purity(self) -> float:
+        return self.classes[0][1]
+
+    @property
+    def mixture(self) -> float:
+        """The entropy of its classes."""
+        return -sum(share * math.log(share) for _, share in self.classes)
+
+
+def grouped(encoder: Encoder, shown: Shown, config: PretrainConfig) -> str:
+    """The groups of one batch of augmented views, as in a step of training."""
+    rows = np.random.default_rng(config.seed).permutation(len(shown))
+    rows = rows[: min(config.batch, _LARGEST_BATCH)].astype(np.int64)
+    rows, kinds = _views(shown, rows, encoder, config, 1)
+    if len(rows) < 2:
+        raise RunError("there are too few images for a batch")
+    with torch.no_grad():
+        first = kinds[0][0].to(encoder.device)
+        values = torch.cat([encoder.backbone(part).float().cpu() for part in first.split(256)])
+    labels = weak_labels(embedding(encoder, values))
+    groups = [_group(shown, rows[group].tolist()) for group in members(labels)]
+    said = f"{len(rows)} images fell into {len(groups)} groups; the largest has "
+    said += f"{len(groups[0].rows)} of them."
+    classes = shown.source.labels
+    if classes is not None:
+        found = weak_label_quality(labels, classes[rows], len(shown.source.classes))
+        said += f" {float(found['purity']):.0%} of the images are of their group's main class"
+        said += f", and {float(found['collision_rate']):.0%} of the pairs that are pushed apart"
+        said += " are really of one class."
+    if encoder.phi is None:
+        said += " (This run does not learn from groups; these are the ones its embeddings give.)"
+    parts = [f"<p>{escape(said)}</p>", _group_rows(shown, "Largest", groups[:_ROWS])]
+    if classes is None:
+        parts.append(_note("Which groups are pure or mixed cannot be told without labels."))
+        return "".join(parts)
+    enough = [group for group in groups if len(group.rows) >= _FEWEST]
+    purest = sorted(enough, key=lambda group: (-group.purity, -len(group.rows)))[:_ROWS]
+    mixed = sorted(enough, key=lambda group: -group.mixture)[:_ROWS]
+    return "".join(
+        [
+            *parts,
+            _group_rows(shown, "Purest", purest),
+            _group_rows(shown, "Most mixed", mixed),
+        ]
+    )
+
+
+def anchors(shown: Shown, seen: Seen, config: PretrainConfig) -> str:
+    """Some images, and the nearest others by the cosine of their features."""
+    crops = config.crops
+    count = min(crops.count if crops.count and crops.neighbours else _NEIGHBOURS, _ACROSS)
+    count = min(count, len(shown) - 1)
+    if count < 1:
+        return _note("There are too few images for neighbours.")
+    rows = torch.from_numpy(_some(len(shown), _ANCHORS, config.seed))
+    cosines, near = nearest(seen.features[rows], seen.features, count, rows)
+    lines = []
+    for row, values, others in zip(rows.tolist(), cosines.tolist(), near.tolist(), strict=True):
+        tiles = [_tile(shown, row, f"image: {shown.alt(row)}", "lead", shown.label(row))]
+        for value, other in zip(values, others, strict=True):
+            same = shown.label(row) == shown.label(other)
+            kind = "" if not shown.label(row) else "same" if same else "other"
+            said = f"cosine {value:.2f}: {shown.alt(other)}"
+            tiles.append(_tile(shown, other, said, kind, f"{value:.2f}"))
+        lines.append(_row("", tiles))
+    legend = ""
+    if shown.source.labels is not None:
+        legend = (
+            '<p class="legend"><span class="key same"></span> of the image’s class '
+            '<span class="key other"></span> of another class</p>'
+        )
+    return "".join(lines) + legend
+
+
+def augmented(encoder: Encoder, shown: Shown, config: PretrainConfig) -> str:
+    """Some images and what the augmentations make of them."""
+    rows = _some(len(shown), _AUGMENTED, config.seed + 1)
+    rows, kinds = _views(shown, rows, encoder, config, _VIEWS)
+    channels = encoder.description.channels
+    mean, std = (
+        torch.tensor(values[:channels])[:, None, None]
+        for values in (config.augment.mean, config.augment.std)
+    )
+    lines = []
+    for number, row in enumerate(rows.tolist()):
+        tiles = [_tile(shown, row, f"image: {shown.alt(row)}", "lead", "image")]
+        for kind, views in enumerate(kinds):
+            bytes_ = ((views[:, number] * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
+            what = "small crop" if kind else "view"
+            for count, view in enumerate(bytes_, 1):
+                said = f"{what} {count} of {shown.name(row)}"
+                tiles.append(_img(picture(view, shown.side), said, "crop" if kind else "", ""))
+        lines.append(_row("", tiles))
+    return "".join(lines)
+
+
+def _views(
+    shown: Shown, rows: Integers, encoder: Encoder, config: PretrainConfig, count: int
+) -> tuple[Integers, list[Tensor]]:
+    """The images that can be read, and for each kind (count, n, C, size, size) views of them."""
+    source = with_channels(shown.source, encoder.description.channels)
+    full, *small = view_kinds(config, source.channels)
+    kinds = [dataclasses.replace(full, count=count), *(small if count > 1 else [])]
+    makers = [kind.maker for kind in kinds]
+    task = Task(0, makers, rows, [kind.origins_of(rows) for kind in kinds])
+    cut = PhotoViews(source, config.seed, 0)[task]
+    found, first = [], 0
+    for maker, crops in zip(makers, cut.crops, strict=True):
+        view = np.repeat(np.arange(first, first + len(crops), dtype=np.int64), len(cut.index))
+        draws = Draws(config.seed, 0, np.tile(cut.index, len(crops)), view)
+        views = maker.from_crops(crops.flatten(0, 1), draws)
+        found.append(views.view(len(crops), len(cut.index), *views.shape[1:]))
+        first += len(crops)
+    return cut.index, found
+
+
+def _some(count: int, most: int, seed: int) -> Integers:
+    return np.random.default_rng(seed).permutation(count)[:most].astype(np.int64)
+
+
+def _group(shown: Shown, rows: list[int]) -> Group:
+    labels = shown.source.labels
+    return Group(rows, [] if labels is None else shares(labels[rows].tolist()))
+
+
+def _group_rows(shown: Shown, heading: str, groups: Sequence[Group]) -> str:
+    if not groups:
+        return _note(f"{heading}: no group has {_FEWEST} images.")
+    lines = []
+    for group in groups:
+        said = f"{len(group.rows)} images"
+        if group.classes:
+            names = [
+                f"{share:.0%} {shown.source.classes[label]}" for label, share in group.classes[:3]
+            ]
+            said += f" · {', '.join(names)}"
+            if len(group.classes) > len(names):
+                said += f" and {len(group.classes) - len(names)} more"
+        tiles = [_tile(shown, row, shown.alt(row), "", "") for row in group.rows[:_ACROSS]]
+        if len(group.rows) > _ACROSS:
+            tiles.append(f'<li class="more">+{len(group.rows) - _ACROSS}</li>')
+        lines.append(_row(said, tiles))
+    return f"<h4>{escape(heading)}</h4>{''.join(lines)}"
+
+
+def _row(said: str, tiles: Sequence[str]) -> str:
+    caption = f"<figcaption>{escape(said)}</figcaption>" if said else ""
+    return f'<figure class="row">{caption}<ul>{"".join(tiles)}</ul></figure>'
+
+
+def _tile(shown: Shown, row: int, alt: str, kind: str, below: str) -> str:
+    return _img(picture(shown.tiles[row], shown.side), alt, kind, below)
+
+
+def _img(uri: str, alt: str, kind: str, below: str) -> str:
+    words = f"<small>{escape(below)}</small>" if below else ""
+    said = escape(alt)
+    return f'<li class="{kind}"><img src="{uri}" alt="{said}" title="{said}">{words}</li>'
+
+
+def _note(words: str) -> str:
+    return f'<p class="note">{escape(words)}</p>'

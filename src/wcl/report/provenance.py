@@ -1,0 +1,184 @@
+"""How was it made? What differs from the nearest recipe, versions, and commands to repeat it."""
+
+import platform
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from wcl import __version__
+from wcl.config import PretrainConfig, flat
+from wcl.report.runs import Run, is_number, short
+from wcl.settings import recipe_file, recipe_names
+
+_PACKAGES = ("torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy", "pillow")
+_OF_THE_PLACE = ("data", "out")
+
+
+class Difference(NamedTuple):
+    """A setting that is not the recipe's."""
+
+    name: str
+    recipe: Any
+    run: Any
+
+
+def nearest_recipe(config: PretrainConfig) -> tuple[str, list[Difference]]:
+    """The recipe that the fewest settings differ from: a run does not say which it was."""
+    ours = _flat(asdict(config))
+    found = {name: _differences(_recipe(name), ours) for name in recipe_names()}
+    # Of several the one that is called like the data.
+    name = min(found, key=lambda name: (len(found[name]), name != config.data, name))
+    return name, found[name]
+
+
+@cache
+def _recipe(name: str) -> dict[str, Any]:
+    """All settings of a recipe, without the second that the parser of `wcl pretrain` takes."""
+    return _flat(asdict(PretrainConfig())) | _flat(yaml.safe_load(recipe_file(name).read_text()))
+
+
+def _differences(recipe: dict[str, Any], config: dict[str, Any]) -> list[Difference]:
+    return [
+        Difference(name, recipe[name], value)
+        for name, value in config.items()
+        if name not in _OF_THE_PLACE and recipe[name] != value
+    ]
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    """By dotted names, and pairs as lists, as YAML has them."""
+    return {n: list(v) if isinstance(v, tuple) else v for n, v in flat(values).items()}
+
+
+def commands(runs: Sequence[Run], data: str, out: Path, given: bool) -> list[tuple[str, str]]:
+    """What to type for the same again: a comment and a command each.
+
+    Args:
+        runs: of the report.
+        data: that the report is of; empty if there are none.
+        out: where the report was written.
+        given: whether that place is not the usual one.
+    """
+    lines = []
+    for run in runs:
+        folder = short(run.folder)
+        lines.append(
+            (
+                f"{run.name}, from its settings",
+                _typed(
+                    "wcl",
+                    "pretrain",
+                    "--config",
+                    f"{folder}/config.yaml",
+                    "--out",
+                    f"{folder}-again",
+                ),
+            )
+        )
+        if run.config is not None:
+            recipe, different = nearest_recipe(run.config)
+            words = [w for d in different for w in (f"--{d.name}", value_text(d.run))]
+            place = ["--data", short(run.config.data), "--out", f"{folder}-again"]
+            lines.append(
+                (f"{run.name}, without them", _typed("wcl", "pretrain", recipe, *words, *place))
+            )
+    if data:
+        lines += [
+            (
+                f"what {run.name} is worth",
+                _typed("wcl", "eval", "all", short(run.folder), "--data", short(data)),
+            )
+            for run in runs
+        ]
+    words = ["wcl", "report", *(short(run.folder) for run in runs)]
+    words += ["--data", short(data)] if data else []
+    lines.append(("the report", _typed(*words, *(["--out", short(out)] if given else []))))
+    return lines
+
+
+def training_facts(run: Run) -> list[tuple[str, str]]:
+    """When a run was trained, how long, and how far it has come."""
+    facts = []
+    epochs = [line for line in run.lines if line.get("kind") == "epoch"]
+    if run.config is not None:
+        done = int(epochs[-1]["epoch"]) if epochs else 0
+        facts.append(("epochs", f"{done:,} of {run.config.epochs:,}"))
+    if run.lines:
+        facts.append(("steps", f"{int(run.lines[-1]['step']):,}"))
+    seconds = sum(line["seconds"] for line in epochs if is_number(line.get("seconds")))
+    if seconds:
+        facts.append(("training time", duration(seconds)))
+    ended = run.folder / "metrics.jsonl"
+    if ended.is_file():
+        facts.append(("last line written", _date(ended.stat().st_mtime)))
+    return facts
+
+
+def machine_facts() -> list[tuple[str, str]]:
+    """The machine and the versions that the report was made with."""
+    import torch
+
+    from wcl.machine import cores
+
+    facts = [("wcl", __version__), ("Python", platform.python_version())]
+    for name in _PACKAGES:
+        try:
+            facts.append((name, version(name)))
+        except PackageNotFoundError:
+            continue
+    facts += [("system", f"{platform.system()} {platform.machine()}"), ("processor", _processor())]
+    facts.append(("cores", str(cores())))
+    facts += [
+        ("GPU", torch.cuda.get_device_name(number)) for number in range(torch.cuda.device_count())
+    ]
+    facts.append(("report made", _date(datetime.now().timestamp())))
+    return facts
+
+
+def value_text(value: Any) -> str:
+    """A setting as one would type it."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(value_text(v) for v in value)}]"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(75), duration(3700)
+    ('1 min 15 s', '1 h 1 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _date(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp).strftime("%Y-%m-%d %H:%M")
+
+
+def _typed(*words: str) -> str:
+    """A command line; ~ is left for the shell, which expands it only where it is not quoted."""
+    return " ".join(
+        f"~{shlex.quote(w[1:])}" if w.startswith("~/") else shlex.quote(w) for w in words
+    )

@@ -1,0 +1,133 @@
+"""What a run's folder says of the run, as far as it says anything: nothing in it need be there."""
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wcl.config import PretrainConfig
+from wcl.errors import InputError
+from wcl.paths import expanded, one_line
+from wcl.settings import parse_settings
+
+
+@dataclass
+class Run:
+    """A run as its folder describes it."""
+
+    folder: Path
+    name: str
+    config: PretrainConfig | None
+    """Its settings, None if they cannot be read."""
+    lines: list[dict[str, Any]]
+    """Of metrics.jsonl."""
+    evaluation: dict[str, Any] | None
+    """What `wcl eval all` found, None if it was not run."""
+    missing: list[str] = field(default_factory=list)
+    """What is not there, a sentence each."""
+
+    @property
+    def encoder_file(self) -> Path:
+        return self.folder / "encoder.safetensors"
+
+    @property
+    def evaluated_before_its_end(self) -> bool:
+        """Whether the encoder was trained further since it was evaluated."""
+        try:
+            evaluated = (self.folder / "evaluation.json").stat().st_mtime
+            return self.encoder_file.stat().st_mtime > evaluated
+        except OSError:
+            return False
+
+
+def read_runs(paths: Sequence[str]) -> list[Run]:
+    """Several runs, each under a name that tells it from the others.
+
+    Raises:
+        InputError: one of them is no run.
+    """
+    runs = [read_run(path) for path in paths]
+    for depth in (2, 3):
+        if len({run.name for run in runs}) < len(runs):
+            for run in runs:
+                run.name = text("/".join(run.folder.absolute().parts[-depth:]))
+    for number, run in enumerate(runs):  # of one folder that was given twice
+        if run.name in [other.name for other in runs[:number]]:
+            run.name = f"{run.name} ({number + 1})"
+    return runs
+
+
+def read_run(path: str) -> Run:
+    """What there is to know of a run without its data.
+
+    Raises:
+        InputError: there is no run.
+    """
+    folder = expanded(path)
+    files = [folder / name for name in ("config.yaml", "metrics.jsonl", "encoder.safetensors")]
+    if not any(file.is_file() for file in files):
+        raise InputError(f"{path}: no run there; give the folder that `wcl pretrain --out` made")
+    run = Run(folder, text(folder.absolute().name), None, [], None)
+    try:
+        run.config = parse_settings(["--config", str(files[0])])
+    except InputError as error:
+        there = files[0].is_file()
+        run.missing.append(f"its settings cannot be read ({error})" if there else "no config.yaml")
+    run.lines = read_metrics(files[1])
+    if not files[1].is_file():
+        run.missing.append("no metrics.jsonl, so there are no curves of it")
+    elif not run.lines:
+        run.missing.append("no step is logged yet, so there are no curves of it")
+    if not run.encoder_file.is_file():
+        run.missing.append("no encoder yet: its first epoch has not ended")
+    run.evaluation = _evaluation(folder / "evaluation.json", run.missing)
+    return run
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl that are whole."""
+    try:
+        content = path.read_text(errors="replace")
+    except OSError:
+        return []
+    lines = []
+    for line in content.splitlines():
+        try:
+            values = json.loads(line)
+        except ValueError:
+            continue  # one that is being written, or was cut short
+        if isinstance(values, dict) and is_number(values.get("step")):
+            lines.append(values)
+    return lines
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def text(path: str | Path) -> str:
+    """A path for people to read: on one line, and what is no text in it replaced."""
+    return one_line(os.fsencode(path).decode(errors="replace"))
+
+
+def short(path: str | Path) -> str:
+    """The same with ~ for the home folder: a report may be shown to others."""
+    home = str(Path.home())
+    words = text(path)
+    return f"~{words[len(home) :]}" if words == home or words.startswith(f"{home}/") else words
+
+
+def _evaluation(path: Path, missing: list[str]) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text())
+        assert isinstance(found, dict)
+        assert all({"protocol", "measure", "encoder"} <= row.keys() for row in found["rows"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError):
+        missing.append("its evaluation.json cannot be read; `wcl eval all` writes it anew")
+        return None
+    return found

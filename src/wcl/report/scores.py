@@ -1,0 +1,140 @@
+"""Did it work? What `wcl eval all` found of runs, as one table and as a sentence."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wcl.report.runs import Run, is_number
+
+_PROTOCOLS = {
+    "knn": "k\u2011NN",  # a hyphen at which no line ends
+    "linear": "Linear probe",
+    "finetune": "Fine-tuning",
+    "lowshot": "Low-shot SVM",
+}
+
+
+@dataclass
+class Row:
+    """A line of the table. Scores are between 0 and 1."""
+
+    protocol: str
+    setting: str
+    measure: str
+    n_train: int
+    n_test: int
+    runs: list[float | None]
+    untrained: list[float | None]
+    """Of each run's network."""
+    pixels: float | None = None
+
+    @property
+    def what(self) -> tuple[str, str, str, int, int]:
+        """What was measured, and with how many images."""
+        return self.protocol, self.setting, self.measure, self.n_train, self.n_test
+
+    @property
+    def name(self) -> str:
+        return _PROTOCOLS.get(self.protocol, self.protocol)
+
+
+@dataclass
+class Scores:
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What is missing or to be known, a sentence each."""
+
+    def row(self, values: dict[str, Any], runs: int) -> Row:
+        """The line of the table for this measurement, which several runs may share."""
+        wanted = Row(
+            str(values["protocol"]),
+            str(values.get("setting", "")),
+            str(values["measure"]),
+            int(_score(values.get("n_train")) or 0),
+            int(_score(values.get("n_test")) or 0),
+            [None] * runs,
+            [None] * runs,
+        )
+        for row in self.rows:
+            if row.what == wanted.what:
+                return row
+        self.rows.append(wanted)
+        return wanted
+
+
+def evaluated(runs: Sequence[Run]) -> Scores:
+    """What evaluations of these runs found so far."""
+    found = Scores()
+    for number, run in enumerate(runs):
+        if run.evaluation is None:
+            continue
+        for values in run.evaluation["rows"]:
+            row = found.row(values, len(runs))
+            row.runs[number] = _score(values["encoder"])
+            row.untrained[number] = _score(values.get("untrained"))
+        if run.evaluated_before_its_end:
+            found.notes.append(
+                f"{run.name} was trained further after it was evaluated; `wcl eval all` measures "
+                "it anew."
+            )
+        left_out = run.evaluation.get("left_out")
+        if isinstance(left_out, dict):
+            found.notes += [f"{run.name}: no {what}: {why}" for what, why in left_out.items()]
+    return found
+
+
+def verdict(found: Scores, names: Sequence[str]) -> list[str]:
+    """The table in words: a sentence for each run, by its k-NN or the first row that it has."""
+    return [
+        words
+        for number, name in enumerate(names)
+        if (words := _sentence(found, number, name, alone=len(names) == 1))
+    ]
+
+
+def _sentence(found: Scores, number: int, name: str, alone: bool) -> str:
+    rows = [row for row in found.rows if row.runs[number] is not None]
+    row = next((row for row in rows if row.protocol == "knn"), next(iter(rows), None))
+    if row is None:
+        return ""
+    score, untrained = row.runs[number], row.untrained[number]
+    assert score is not None
+    others = {"raw pixels": row.pixels, "the same network untrained": untrained}
+    known = {name: value for name, value in others.items() if value is not None}
+    who = "the encoder" if alone else name
+    what = (
+        f"{who} classifies {score:.1%} of {row.n_test:,} test images rightly ({row.name})"
+        if row.measure == "top1"
+        else f"{who} reaches {score:.3f} ({row.name}, {row.setting}, mean average precision)"
+    )
+    if not known:
+        return f"{what[0].upper()}{what[1:]}."
+    points = [_compared(100 * (score - value), name) for name, value in known.items()]
+    lead = score - max(known.values())
+    # Twice the standard error of the difference of two shares of the same images, at most.
+    doubt = 2 * math.sqrt(max(score * (1 - score), 0.25 / row.n_test) / max(1, row.n_test))
+    answer = "Yes" if lead > doubt else "No" if lead < -doubt else "Not clearly"
+    closing = "" if abs(lead) > doubt else " So small a difference may be chance."
+    return f"{answer}: {what}, {' and '.join(points)}.{closing}{_in_all(rows, number)}"
+
+
+def _in_all(rows: Sequence[Row], number: int) -> str:
+    """In how many measurements the run is ahead of its untrained network, if there are several."""
+    pairs = [(row.runs[number], row.untrained[number]) for row in rows]
+    known = [(ours, theirs) for ours, theirs in pairs if ours is not None and theirs is not None]
+    if len(known) < 2:
+        return ""
+    ahead = sum(ours > theirs for ours, theirs in known)
+    count = "all" if ahead == len(known) else f"{ahead} of" if ahead else "none of"
+    return f" It is ahead of the untrained network in {count} {len(known)} measurements."
+
+
+def _compared(points: float, name: str) -> str:
+    if abs(points) < 0.05:
+        return f"as many as {name}"
+    return f"{abs(points):.1f} points {'more' if points > 0 else 'fewer'} than {name}"
+
+
+def _score(value: Any) -> float | None:
+    return float(value) if is_number(value) else None

@@ -1,0 +1,234 @@
+"""`wcl watch`: the curves of a run in the browser while it trains, and a button that stops it.
+
+The server answers this machine alone, and there only who has the address that was printed: it ends
+in a secret. Other sites that are open in the same browser can send requests here too; they neither
+know the secret nor may they read what is answered, and requests that were meant for another name
+(Host) or come from another page (Origin) are refused.
+"""
+
+import errno
+import hmac
+import json
+import secrets
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from wcl.config import WatchConfig
+from wcl.errors import InputError, RunError
+from wcl.report import sections
+from wcl.report.charts import charts
+from wcl.report.page import page
+from wcl.report.provenance import commands, duration
+from wcl.report.runs import Run, is_number, read_metrics, read_run, short
+from wcl.report.scores import evaluated
+from wcl.report.trainer import ask_to_stop, trainer
+
+_HOME = "127.0.0.1"
+_SCRIPTS = ("charts.js", "watch.js")
+_RECENT = 5  # epochs whose time tells that of the coming ones
+_SECRET = "X-WCL-Token"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def watch(path: str, config: WatchConfig) -> None:
+    """Serve the page until Ctrl-C.
+
+    Raises:
+        InputError: no run, or the port cannot be had.
+    """
+    with open_server(path, config.port) as server:
+        print(f"watch it at {server.address}", flush=True)
+        print("Ctrl-C ends the watching; the run goes on")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+
+
+class WatchServer(ThreadingHTTPServer):
+    """A server of one run's page.
+
+    Args:
+        run: as it is when the watching begins.
+        port: 0 for any that is free.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, run: Run, port: int) -> None:
+        super().__init__((_HOME, port), _Answer)
+        self.run = run
+        self.secret = secrets.token_urlsafe(24)
+
+    @property
+    def names(self) -> set[str]:
+        """What a browser on this machine may call the server."""
+        return {f"{name}:{self.server_port}" for name in (_HOME, "localhost")}
+
+    @property
+    def address(self) -> str:
+        return f"http://{_HOME}:{self.server_port}/?token={self.secret}"
+
+
+def open_server(path: str, port: int) -> WatchServer:
+    """A server that waits to be started.
+
+    Raises:
+        InputError: no run, or the port cannot be had.
+    """
+    run = read_run(path)
+    if not 0 <= port <= 65535:
+        raise InputError(f"--port: must be between 0 and 65535, not {port}")
+    try:
+        return WatchServer(run, port)
+    except OSError as error:
+        reasons = {errno.EADDRINUSE: "is in use", errno.EACCES: "may not be used"}
+        why = reasons.get(error.errno or 0, f"cannot be used ({error.strerror})")
+        raise InputError(f"--port: {port} {why}; choose another, or 0 for any free one") from error
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: WatchServer
+    timeout = 10
+
+    def do_GET(self) -> None:
+        try:
+            self._answer()
+        except (InputError, OSError) as error:  # the run's folder has gone, or the browser has
+            if not isinstance(error, ConnectionError):
+                self._send(f"{error}\n".encode(), "text/plain; charset=utf-8", 404)
+
+    def _answer(self) -> None:
+        asked = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(asked.query).items()}
+        if self.headers.get("Host") not in self.server.names:
+            self._refuse("for another host")
+        elif not self._knows(query.get("token", self.headers.get(_SECRET, ""))):
+            self._refuse("open the address that wcl watch printed")
+        elif asked.path == "/":
+            self._send(
+                _page(read_run(str(self.server.run.folder))).encode(), "text/html; charset=utf-8"
+            )
+        elif asked.path == "/state":
+            # The settings of a run that trains stay as they are, its lines do not.
+            run = self.server.run
+            run = replace(run, lines=read_metrics(run.folder / "metrics.jsonl"))
+            found = state(run, query.get("version", ""))
+            self._send(json.dumps(found).encode(), "application/json")
+        elif asked.path == "/neighbours.png":
+            self._send((self.server.run.folder / "neighbours.png").read_bytes(), "image/png")
+        else:
+            self.send_error(404)
+
+    def do_POST(self) -> None:
+        origin = urlsplit(self.headers.get("Origin", ""))
+        if self.headers.get("Host") not in self.server.names:
+            self._refuse("for another host")
+        elif origin.scheme != "http" or origin.netloc != self.headers.get("Host"):
+            self._refuse("from another page")
+        elif not self._knows(self.headers.get(_SECRET, "")):
+            self._refuse("without the secret of this page")
+        elif self.path != "/stop":
+            self.send_error(404)
+        else:
+            try:
+                ask_to_stop(self.server.run.folder)
+                answer = {"said": "asked it to stop after this step"}
+            except RunError as error:
+                answer = {"said": str(error)}
+            self._send(json.dumps(answer).encode(), "application/json")
+
+    def _knows(self, secret: str) -> bool:
+        return hmac.compare_digest(secret.encode(), self.server.secret.encode())
+
+    def _refuse(self, why: str) -> None:
+        self._send(f"refused: {why}\n".encode(), "text/plain; charset=utf-8", 403)
+
+    def _send(self, content: bytes, kind: str, status: int = 200) -> None:
+        self.send_response(status)
+        for name, value in {**_HEADERS, "Content-Type": kind}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Say nothing: a line for every look at the curves would bury the address."""
+
+
+def state(run: Run, version: str = "") -> dict[str, Any]:
+    """How far a run is, and its curves if they are not those of `version`."""
+    training, pid = trainer(run.folder)
+    epochs = [line for line in run.lines if line.get("kind") == "epoch"]
+    last = run.lines[-1] if run.lines else {"step": 0, "epoch": 0}
+    done, wanted = (int(epochs[-1]["epoch"]) if epochs else 0), _wanted(run)
+    said = f"epoch {int(last.get('epoch', 0))} of {wanted}, step {int(last['step']):,}"
+    if not run.lines:
+        said = "no step is logged yet"
+    finished = bool(wanted) and done >= wanted
+    if finished:
+        said = f"finished: {done} epochs, {int(last['step']):,} steps"
+    elif not training:
+        said += f"; not being trained. Go on with: wcl pretrain --out {short(run.folder)} --resume"
+    recent = [line["seconds"] for line in epochs[-_RECENT:] if is_number(line.get("seconds"))]
+    if training and recent and not finished:
+        said += f", about {duration(sum(recent) / len(recent) * (wanted - done))} left"
+    now = f"{len(run.lines)} {last['step']}"
+    found: dict[str, Any] = {
+        "said": said,
+        "training": training,
+        "stoppable": pid is not None and not finished,
+        "done": done / wanted if wanted else 0.0,
+        "version": now,
+        "neighbours": _changed(run.folder / "neighbours.png"),
+    }
+    if now != version:
+        found |= {"runs": [run.name], **charts([run])}
+    return found
+
+
+def _wanted(run: Run) -> int:
+    return run.config.epochs if run.config else 0
+
+
+def _changed(path: Path) -> float:
+    """When a file was last written; 0 if there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _page(run: Run) -> str:
+    spec = run.config.data if run.config else ""
+    method = f"{run.config.method} on {short(spec)}" if run.config else ""
+    repeated = commands([run], spec, run.folder / "report.html", False)
+    later = f"`wcl report {short(run.folder)}` shows it, as soon as an epoch has ended."
+    status = (
+        '<div class="state"><progress id="done" max="1" value="0" aria-label="progress"></progress>'
+        '<p id="said" role="status"></p><button type="button" id="stop" hidden>Stop safely</button>'
+        "</div>"
+    )
+    parts = {
+        "worked": sections.worked(evaluated([run]), [run.name], [f"{w}." for w in run.missing]),
+        "healthy": sections.healthy(True),
+        "grouped": '<p id="neighbours"></p>' + sections.notes([f"Groups: {later}"]),
+        "map": sections.notes([f"The map: {later}"]),
+        "made": sections.settings_of(run) + sections.repeat(repeated),
+    }
+    body = [
+        sections.header("wcl watch", [run], method, status),
+        "<main>",
+        *(sections.section(name, content) for name, content in parts.items()),
+        "</main>",
+    ]
+    return page(f"watching {run.name}", "\n".join(body), {}, _SCRIPTS, connect=True)

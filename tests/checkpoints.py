@@ -1,0 +1,25 @@
+"""Checkpoints small enough to be written often."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from wcl.checkpoint import _PARTS, save_checkpoint
+from wcl.config import PretrainConfig
+
+CONFIG = PretrainConfig(data="digits", out="run")
+
+
+def state(step: int, numbers: int = 5_000) -> dict[str, Any]:
+    """What a run might save after a step; the weights are that step's number."""
+    parts: dict[str, Any] = {name: kind() for name, kind in _PARTS.items()}
+    weights = {"weight": torch.full((numbers,), float(step)), "bias": torch.arange(7)}
+    return parts | {"step": step, "encoder": weights, "optimiser": {"state": {0: weights}}}
+
+
+def save(folder: Path, step: int, numbers: int = 5_000) -> Path:
+    """The checkpoint of that step as `last.ckpt` in the folder."""
+    path = folder / "last.ckpt"
+    save_checkpoint(state(step, numbers), CONFIG, path)
+    return path

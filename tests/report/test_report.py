@@ -1,0 +1,273 @@
+"""`wcl report`: what the page says is what was measured, and what is missing is said."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import wcl
+from images import flat_folder
+from report_pages import WICKED_CLASS, WICKED_FILE, Page, tiny_photo_run, wicked_photos
+from runs import tiny_run
+from wcl.cli import run_command
+from wcl.config import ReportConfig
+from wcl.data import open_source
+from wcl.encoder import Encoder, load
+from wcl.errors import InputError
+from wcl.report.build import write_report
+from wcl.report.charts import charts
+from wcl.report.measured import measured
+from wcl.report.provenance import nearest_recipe
+from wcl.report.runs import Run, read_run, read_runs
+from wcl.report.scores import Row, Scores, verdict
+from wcl.report.shown import choose, see
+from wcl.settings import recipe_names, settings
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wicked_photos(tmp_path_factory.mktemp("data") / "photos")
+
+
+@pytest.fixture(scope="module")
+def run(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    crops = {"count": 2, "size": 16, "area": [0.3, 0.6]}
+    return tiny_photo_run(photos, tmp_path_factory.mktemp("runs") / "first", crops=crops)
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> Page:
+    return Page(write_report([str(run)], ReportConfig()))
+
+
+@pytest.fixture
+def copy(run: Path, tmp_path: Path) -> Path:
+    """The run, to be changed."""
+    return Path(shutil.copytree(run, tmp_path / "copy"))
+
+
+def report_of(*runs: Path, **options: Any) -> Page:
+    return Page(write_report([str(one) for one in runs], ReportConfig(**options)))
+
+
+def test_the_questions_come_in_their_order(page: Page) -> None:
+    questions = ("Did it work?", "Is it healthy?", "What did it group?", "Where does everything")
+    places = [page.text.rindex(question) for question in (*questions, "How was it made?")]
+    assert places == sorted(places)
+
+
+def test_it_is_one_file_that_refers_to_nothing_else(page: Page) -> None:
+    for _, attributes in page.elements:
+        for name in ("src", "href"):
+            assert attributes.get(name, "#").startswith(("#", "data:")), attributes
+
+
+def test_names_from_the_disk_stay_text(page: Page) -> None:
+    assert len(page.all("script")) == 2
+    assert not [attributes for attributes in page.all("img") if "onerror" in attributes]
+    assert not [attributes for attributes in page.all("b") if "title" in attributes]
+    assert f"{WICKED_CLASS}/{WICKED_FILE}" in page.data["map"]["names"]
+    assert page.data["map"]["classes"] == [WICKED_CLASS, "dog"]
+
+
+def test_every_picture_has_words(page: Page) -> None:
+    assert len(page.all("img")) > 20
+    assert all(attributes["alt"] for attributes in page.all("img"))
+
+
+def test_curves_are_the_lines_of_the_run(run: Path, page: Page) -> None:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    drawn = {chart["name"]: chart["lines"][0] for chart in page.data["charts"]}
+    assert {"loss", "nce", "swap", "rate", "rankme", "components", "purity"} <= drawn.keys()
+    assert {"collision_rate", "neighbour_similarity", "images_per_second"} <= drawn.keys()
+    rankme = [line["rankme"] for line in lines if line["kind"] == "epoch"]
+    assert page.data["x"] == "epoch"
+    assert drawn["rankme"][0] == [1, 2]
+    assert drawn["rankme"][1] == pytest.approx(rankme, rel=1e-4)
+    rates = [line["rate"] for line in lines if line["kind"] == "step"]
+    assert drawn["rate"][1] == pytest.approx(rates, rel=1e-4)
+
+
+def test_long_curves_are_thinned_to_means() -> None:
+    values = np.random.default_rng(0).normal(size=3000)
+    lines = [{"kind": "step", "step": n + 1, "loss": v} for n, v in enumerate(values.tolist())]
+    x, y = charts([Run(Path(), "a", None, lines, None)])["charts"][0]["lines"][0]
+    assert y == pytest.approx(values.reshape(300, 10).mean(axis=1), rel=1e-4)
+    assert x == pytest.approx(np.arange(3000).reshape(300, 10).mean(axis=1) + 1, rel=1e-4)
+
+
+def test_lines_that_are_no_numbers_are_left_out(copy: Path) -> None:
+    with (copy / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "epoch", "step": 9, "epoch": 3, "rankme": NaN}\n[1]\n{"kind": "ep')
+    drawn = charts(read_runs([str(copy)]))["charts"]
+    assert [len(c["lines"][0][0]) for c in drawn if c["name"] == "rankme"] == [2]
+
+
+def test_the_map_groups_images_as_the_paper_does(run: Path, photos: Path) -> None:
+    encoder, shown = load(run), choose(open_source(str(photos)), 100, 0)
+    seen = see(encoder, shown, 0)
+    assert encoder.phi is not None
+    with torch.no_grad():
+        expected = wcl.weak_labels(encoder.phi(seen.features), backend="scipy")
+    same = seen.components[:, None] == seen.components[None]
+    assert torch.equal(same, expected[:, None] == expected[None])
+
+
+def test_a_quick_look_is_that_of_the_evaluation(run: Path, photos: Path) -> None:
+    (row,) = measured([read_run(str(run))], [load(run)], str(photos), 0).rows
+    found = wcl.evaluate(run, "knn", photos, workers=0)
+    assert row.runs == [found.score]
+    assert (row.n_train, row.n_test) == (found.n_train, found.n_test)
+    description = load(run).description
+    torch.manual_seed(0)
+    blank = Encoder(description).eval()
+    assert row.untrained == [wcl.evaluate(blank, "knn", photos, workers=0).score]
+
+
+def test_raw_pixels_vote_by_cosine(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "digits")
+    (row,) = measured([read_run(str(run))], [load(run)], "digits", 0).rows
+    train, test = wcl.data.open_splits("digits")
+    assert isinstance(train, wcl.data.ArraySource) and isinstance(test, wcl.data.ArraySource)
+    assert train.labels is not None and test.labels is not None
+    bank, queries = (F.normalize(s.pixels.flatten(1).double(), dim=1) for s in (train, test))
+    right = 0
+    k = int(row.setting.removeprefix("k = "))
+    for query, label in zip(queries, test.labels, strict=True):
+        cosines, near = (bank @ query).topk(k)
+        votes = [float(torch.exp(cosines[train.labels[near] == c] / 0.1).sum()) for c in range(10)]
+        right += int(np.argmax(votes)) == int(label)
+    assert row.pixels == pytest.approx(right / len(queries), abs=0.004)
+
+
+def test_what_was_evaluated_is_shown_and_not_measured_again(copy: Path) -> None:
+    rows = [{"protocol": "knn", "measure": "top1", "setting": "k = 3", "encoder": 0.875}]
+    rows += [{"protocol": "linear", "measure": "top1", "setting": "x", "encoder": 0.9375}]
+    found = {"data": "elsewhere", "rows": rows, "left_out": {"lowshot": "too few"}}
+    (copy / "evaluation.json").write_text(json.dumps(found))
+    page = report_of(copy)
+    assert "87.5% of" in page.text and "0.938" in page.text
+    assert "copy was evaluated on elsewhere" in page.text
+    assert "no lowshot: too few" in page.text
+    assert "quick look" not in page.text
+    assert "trained further" not in page.text
+    os.utime(copy / "evaluation.json", (0, 0))
+    assert "trained further after it was evaluated" in report_of(copy).text
+
+
+@pytest.mark.parametrize(
+    ("score", "answer"), [(0.9, "Yes: the"), (0.81, "Not clearly: the"), (0.5, "No: the")]
+)
+def test_the_answer_depends_on_the_better_baseline(score: float, answer: str) -> None:
+    row = Row("knn", "k = 5", "top1", 900, 1000, [score], [0.3], pixels=0.8)
+    (said,) = verdict(Scores([row]), ["a"])
+    assert said.startswith(answer)
+    assert f"{abs(score - 0.8) * 100:.1f} points" in said
+
+
+def test_runs_side_by_side_share_lines_maps_and_names(
+    run: Path, photos: Path, tmp_path: Path
+) -> None:
+    other = tiny_photo_run(photos, tmp_path / "second" / "first", method="simclr")
+    page = report_of(run, other, out=str(tmp_path / "both.html"))
+    assert len(set(page.data["runs"])) == 2
+    assert [one["run"] for one in page.data["map"]["maps"]] == [0, 1]
+    swap = next(chart for chart in page.data["charts"] if chart["name"] == "swap")
+    assert swap["lines"][0] and swap["lines"][1] is None
+    assert "does not learn from groups" in page.text
+    assert page.text.count("Purest") == 2
+
+
+def test_without_labels_what_needs_them_is_left_out_and_said(tmp_path: Path) -> None:
+    data = flat_folder(tmp_path / "flat", 16)
+    page = report_of(tiny_photo_run(data, tmp_path / "run"))
+    assert page.data["map"]["labels"] is None
+    assert "the images have no labels" in page.text
+    assert "cannot be told without labels" in page.text
+    assert "Purest" not in page.text
+    assert "purity" not in [chart["name"] for chart in page.data["charts"]]
+
+
+def test_a_run_in_its_first_epoch_has_curves_by_step(copy: Path) -> None:
+    lines = (copy / "metrics.jsonl").read_text().splitlines()
+    (copy / "metrics.jsonl").write_text(lines[0] + "\n")
+    (copy / "encoder.safetensors").unlink()
+    page = report_of(copy)
+    assert page.data["x"] == "step" and page.data["map"] is None
+    assert "first epoch has not ended" in page.text
+
+
+def test_a_run_without_metrics_has_all_but_curves(copy: Path) -> None:
+    (copy / "metrics.jsonl").unlink()
+    page = report_of(copy)
+    assert page.data["charts"] == [] and page.data["map"]
+    assert "no metrics.jsonl" in page.text
+
+
+def test_settings_that_cannot_be_read_are_said(copy: Path, photos: Path) -> None:
+    (copy / "config.yaml").write_text("colour: blue\n")
+    page = report_of(copy, data=str(photos))
+    assert "its settings cannot be read" in page.text and page.data["map"]
+
+
+def test_images_that_are_gone_are_said(tmp_path: Path) -> None:
+    data = wicked_photos(tmp_path / "photos")
+    run = tiny_photo_run(data, tmp_path / "run")
+    for file in sorted(data.rglob("0*.jpg"))[:5]:
+        file.write_bytes(b"")
+    assert "5 images cannot be read" in report_of(run).text
+    shutil.rmtree(data)
+    page = report_of(run)
+    assert "are not there" in page.text and page.data["map"] is None and page.data["charts"]
+
+
+def test_runs_of_different_data_must_say_which_to_show(run: Path, tmp_path: Path) -> None:
+    other = tiny_run(tmp_path / "digits", epochs=1)
+    with pytest.raises(InputError, match="--data: the runs are of different data"):
+        write_report([str(run), str(other)], ReportConfig())
+    page = report_of(run, other, data="digits", images=40, out=str(tmp_path / "r.html"))
+    assert "trained on different data" in page.text and len(page.data["map"]["maps"]) == 2
+
+
+def test_the_usual_file_is_replaced_and_no_other(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.html").write_text("mine")
+    with pytest.raises(InputError, match="exists already"):
+        write_report([str(run)], ReportConfig(out=str(tmp_path / "mine.html")))
+    assert (tmp_path / "mine.html").read_text() == "mine"
+    (run / "report.html").write_text("old")
+    write_report([str(run)], ReportConfig())
+    assert "Did it work?" in (run / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["report"], "run is missing"),
+        (["report", "nowhere"], "nowhere: no run there"),
+        (["report", "RUN", "--data", "nowhere"], "nowhere: no such data"),
+        (["report", "RUN", "--images", "1"], "--images: must be between"),
+        (["report", "RUN", "--out", "a.pdf"], "must be a .html file"),
+    ],
+)
+def test_mistakes_are_one_line(
+    run: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([str(run) if word == "RUN" else word for word in words]) == 2
+    complaint = capsys.readouterr().err
+    assert says in complaint and complaint.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_recipe_is_nearest_to_itself(name: str) -> None:
+    assert nearest_recipe(settings(name, {"data": "x"}))[1] == []
+
+
+def test_settings_that_differ_are_shown_as_one_types_them(page: Page) -> None:
+    assert "--crops.area '[0.3, 0.6]'" in page.text
+    assert "--config" in page.text and "folder" in page.text

@@ -1,0 +1,211 @@
+"""`wcl watch`: the state of a run, and a stop button that only its own page can press."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import pytest
+
+from runs import tiny_run
+from wcl.checkpoint import RunFolder
+from wcl.cli import run_command
+from wcl.errors import InputError, RunError
+from wcl.report.runs import read_run
+from wcl.report.trainer import ask_to_stop, trainer
+from wcl.report.watch import WatchServer, open_server, state
+
+_TRAINS = """
+import signal, sys
+from wcl.checkpoint import RunFolder
+with RunFolder(sys.argv[1]).locked():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+    print("training", flush=True)
+    signal.pause()
+"""
+
+
+class Answer(NamedTuple):
+    status: int
+    content: bytes
+    headers: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("runs") / "digits")
+
+
+@pytest.fixture
+def server(run: Path) -> Iterator[WatchServer]:
+    with open_server(str(run), 0) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def ask(server: WatchServer, method: str, path: str, **headers: str) -> Answer:
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection.putrequest(method, path, skip_host=True)
+    for name, value in {"Host": f"127.0.0.1:{server.server_port}", **headers}.items():
+        connection.putheader(name.replace("_", "-"), value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    return Answer(answer.status, answer.read(), dict(answer.getheaders()))
+
+
+def test_only_the_printed_address_is_answered(server: WatchServer) -> None:
+    secret = server.secret
+    page = ask(server, "GET", f"/?token={secret}")
+    assert page.status == 200 and b"Is it healthy?" in page.content
+    assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
+    for path in ("/", "/?token=", "/?token=guess", "/state", "/neighbours.png"):
+        refused = ask(server, "GET", path)
+        assert refused.status == 403 and secret.encode() not in refused.content
+    assert ask(server, "GET", "/../config.yaml", X_WCL_Token=secret).status == 404
+    assert ask(server, "GET", "/neighbours.png", X_WCL_Token=secret).status == 404
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1:1", ""])
+def test_requests_for_other_hosts_are_refused(server: WatchServer, host: str) -> None:
+    assert ask(server, "GET", f"/?token={server.secret}", Host=host).status == 403
+
+
+def test_it_listens_to_this_machine_alone(server: WatchServer) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+
+
+def test_the_state_has_the_curves_once(run: Path) -> None:
+    found = state(read_run(str(run)))
+    assert found["said"] == "finished: 2 epochs, 8 steps"
+    assert found["done"] == 1 and not found["training"] and not found["stoppable"]
+    assert {"loss", "rankme"} <= {chart["name"] for chart in found["charts"]}
+    assert "charts" not in state(read_run(str(run)), found["version"])
+
+
+def test_lines_that_are_written_meanwhile_are_seen(server: WatchServer, run: Path) -> None:
+    def look() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(
+            ask(server, "GET", "/state", X_WCL_Token=server.secret).content
+        )
+        return found
+
+    before, content = look(), (run / "metrics.jsonl").read_text()
+    try:
+        with (run / "metrics.jsonl").open("a") as file:
+            file.write('{"kind": "step", "step": 9, "epoch": 3, "loss": 1.5}\n')
+        after = look()
+    finally:
+        (run / "metrics.jsonl").write_text(content)
+    assert after["version"] != before["version"]
+    loss = next(chart for chart in after["charts"] if chart["name"] == "loss")
+    assert loss["lines"][0][1][-1] == 1.5
+
+
+def test_only_its_own_page_stops_a_run(server: WatchServer, run: Path) -> None:
+    secret, own = server.secret, f"http://127.0.0.1:{server.server_port}"
+    with subprocess.Popen(
+        [sys.executable, "-c", _TRAINS, str(run)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "training\n"
+            assert trainer(run) == (True, process.pid)
+            forged: list[dict[str, str]] = [
+                {"X_WCL_Token": secret},
+                {"X_WCL_Token": secret, "Origin": "http://evil.example"},
+                {"X_WCL_Token": secret, "Origin": "null"},
+                {"X_WCL_Token": secret, "Origin": "http://localhost:1"},
+                {"X_WCL_Token": secret, "Origin": own, "Host": "evil.example"},
+                {"X_WCL_Token": "guess", "Origin": own},
+                {"Origin": own},
+            ]
+            for headers in forged:
+                assert ask(server, "POST", "/stop", **headers).status == 403, headers
+            assert ask(server, "POST", f"/stop?token={secret}", Origin=own).status == 403
+            assert ask(server, "GET", "/stop", X_WCL_Token=secret).status == 404
+            assert process.poll() is None
+            answer = ask(server, "POST", "/stop", X_WCL_Token=secret, Origin=own)
+            assert "asked it to stop" in json.loads(answer.content)["said"]
+            assert process.wait(30) == 7
+        finally:
+            process.kill()
+    assert trainer(run) == (False, None)
+    answer = ask(server, "POST", "/stop", X_WCL_Token=secret, Origin=own)
+    assert "not being trained" in json.loads(answer.content)["said"]
+
+
+def test_a_number_that_was_left_behind_is_nobodys(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as innocent:
+        try:
+            (tmp_path / ".lock").write_text(f"{innocent.pid} {os.uname().nodename}\n")
+            with pytest.raises(RunError, match="not being trained"):
+                ask_to_stop(tmp_path)
+            assert innocent.poll() is None
+        finally:
+            innocent.kill()
+
+
+def test_a_run_on_another_machine_is_not_stopped_from_here(tmp_path: Path) -> None:
+    with RunFolder(tmp_path).locked():
+        (tmp_path / ".lock").write_text(f"{os.getpid()} elsewhere\n")
+        assert trainer(tmp_path) == (True, None)
+        with pytest.raises(RunError, match="stop it there"):
+            ask_to_stop(tmp_path)
+
+
+def test_a_run_in_a_thread_of_another_program_is_not_stopped(tmp_path: Path) -> None:
+    found = []
+
+    def train() -> None:
+        with RunFolder(tmp_path).locked():
+            found.append(trainer(tmp_path))
+
+    with RunFolder(tmp_path).locked():  # by the main thread, whose number stays behind
+        assert trainer(tmp_path) == (True, os.getpid())
+    thread = Thread(target=train)
+    thread.start()
+    thread.join()
+    assert found == [(True, None)]
+
+
+def test_looking_does_not_keep_a_run_from_starting(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    code = (
+        "import sys; from pathlib import Path; from wcl.report.trainer import trainer\n"
+        "print('looking', flush=True)\n"
+        "while True: trainer(Path(sys.argv[1]))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE
+    ) as looking:
+        try:
+            assert looking.stdout is not None and looking.stdout.readline()
+            for _ in range(50):
+                with RunFolder(tmp_path).locked():
+                    pass
+        finally:
+            looking.send_signal(signal.SIGKILL)
+
+
+def test_a_port_that_is_taken_is_named(
+    server: WatchServer, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["watch", str(run), "--port", str(server.server_port)]) == 2
+    complaint = capsys.readouterr().err
+    assert "--port" in complaint and "in use" in complaint and complaint.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("port", "path", "says"), [(70000, "", "between 0 and"), (0, "no", "no run there")]
+)
+def test_mistakes_are_named(run: Path, port: int, path: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        open_server(path or str(run), port)

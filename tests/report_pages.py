@@ -1,0 +1,59 @@
+"""Runs and data for reports, and what a page says, read as a browser reads it."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from images import photo_folder
+from runs import photo_run
+
+# No slash can be in a file's name, so no element can be closed by one; they need not be.
+WICKED_FILE = "<script>alert(1)<img src=x onerror=alert(2)>.jpg"
+WICKED_CLASS = '<b title="x">cat & co'
+MAGENTA = (230, 20, 200)
+
+
+def wicked_photos(root: Path) -> Path:
+    """Two classes of twelve photos, one class and one file with names that would do harm."""
+    photo_folder(root, (WICKED_CLASS, "dog"))
+    Image.new("RGB", (60, 60), MAGENTA).save(root / WICKED_CLASS / WICKED_FILE, quality=95)
+    return root
+
+
+def tiny_photo_run(data: Path, out: Path, **changes: Any) -> Path:
+    return photo_run(data, out, **{"workers": 0, **changes})
+
+
+class Page(HTMLParser):
+    """The elements of a page, its texts and its data."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self._inside = ""
+        self._scripts: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+        self.data: dict[str, Any] = json.loads(self._scripts[0])
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        self._inside = tag
+        if tag == "script":
+            self._scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self._scripts[-1] += data
+        elif self._inside != "style":
+            self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]

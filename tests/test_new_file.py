@@ -1,0 +1,97 @@
+"""Files that commands write: over nothing, whole or not at all, and named as files can be."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+import wcl
+from runs import tiny_run
+from wcl.config import KnnConfig
+from wcl.errors import InputError
+from wcl.evaluation.classes import check_confusion, write_confusion
+from wcl.new_file import free_name, new_file, written_whole
+from wcl.paths import expanded
+
+
+@contextmanager
+def full_disk(after: int) -> Iterator[None]:
+    """No file can grow beyond so many bytes: what a full disk is to whoever writes."""
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (after, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with written_whole(path) as unfinished:
+        unfinished.write_text("first")
+        assert not path.exists()
+    assert path.read_text() == "first"
+
+    def write_and_stop(text: str) -> None:
+        with written_whole(path) as unfinished:
+            unfinished.write_text(text)
+            raise KeyboardInterrupt
+
+    with full_disk(1000), pytest.raises(OSError, match="File too large"):
+        write_and_stop("x" * 2000)
+    with pytest.raises(KeyboardInterrupt):
+        write_and_stop("second")
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_name_as_long_as_names_can_be_is_no_obstacle(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 251 + ".txt")
+    with written_whole(path) as unfinished:
+        unfinished.write_text("x")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_confusion_table_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    config = KnnConfig(confusion=str(tmp_path / "table.csv"))
+    labels = torch.arange(60)
+    with full_disk(1000), pytest.raises(OSError, match="File too large"):
+        write_confusion(config, labels, labels, [f"class {i}" for i in range(60)])
+    assert list(tmp_path.iterdir()) == []
+    check_confusion(config)  # and so the next attempt may use the name
+
+
+def test_a_map_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    run, out = tiny_run(tmp_path / "run", epochs=1), tmp_path / "out"
+    out.mkdir()
+    with full_disk(6000), pytest.raises(OSError, match="File too large"):
+        wcl.evaluate(run, "project", "digits", out=str(out / "map.png"), groups=2, per_group=5)
+    assert list(out.iterdir()) == []
+
+
+def test_a_link_that_leads_nowhere_is_not_replaced(tmp_path: Path) -> None:
+    link = tmp_path / "out.png"
+    link.symlink_to(tmp_path / "unmounted" / "out.png")
+    with pytest.raises(InputError, match="a link that leads nowhere; choose another --out"):
+        new_file(str(link), (".png",))
+    with pytest.raises(InputError, match="choose another --confusion"):
+        check_confusion(KnnConfig(confusion=str(link)))
+
+
+def test_a_free_name_is_not_that_of_a_link_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "map.png").touch()
+    (tmp_path / "map-2.png").symlink_to("nowhere")
+    assert free_name("map.png") == Path("map-3.png")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000, "a\0b"])
+def test_what_no_file_can_be_called_is_an_input_error(name: str) -> None:
+    with pytest.raises(InputError, match="the name of a file") as refused:
+        expanded(name)
+    assert len(str(refused.value)) < 100
