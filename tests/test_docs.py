@@ -79,6 +79,8 @@ def test_the_commands_of_a_document_work_in_their_order(
             assert re.search(rf"^{words[0]}:", targets, re.M), words
             continue
         assert name == "wcl", f"a command that this test cannot run: {name}"
+        if words[0] == "watch":  # which serves until it is stopped
+            words = [*words, "--help"]
         if words[:1] == ["bench"] and words[1] in ("step", "crops", "knn", "eval", "scale"):
             words = [*words, "--help"]  # minutes of work: only that it is spelt rightly
         words = [str(Path(word).expanduser()) if word.startswith("~") else word for word in words]

@@ -13,7 +13,7 @@ from wcl.config import LossConfig, ModelConfig
 from wcl.encoder import Description, Embeddings, Encoder
 from wcl.errors import InputError
 from wcl.graph import weak_labels
-from wcl.losses import crop_nce, crop_swap, nt_xent, swap
+from wcl.losses import crop_nce, crop_swap, nt_xent, supervised_contrastive, swap
 from wcl.methods import WCL, SimCLR, build_method
 
 seeds = st.integers(0, 2**31 - 1)
@@ -161,6 +161,36 @@ def test_blocking_the_keys_reaches_the_swap_loss() -> None:
         torch.testing.assert_close(got, want)
         gradients.append(got)
     assert not torch.allclose(gradients[0], gradients[1])
+
+
+def test_without_the_swap_each_view_learns_from_its_own_labels() -> None:
+    first, second, crops = embeddings(0), embeddings(9), embeddings(18, 27)
+    v1, v2 = first.v, second.v
+    assert v1 is not None
+    assert v2 is not None
+    y1, y2 = weak_labels(v1), weak_labels(v2)
+    assert not torch.equal(y1, y2)
+    losses = WCL(LossConfig(swapped=False), crops=True)(first, second, crops)
+    own = supervised_contrastive(v1, y1) + supervised_contrastive(v2, y2)
+    torch.testing.assert_close(losses.parts["swap"], own)
+    of_crops = crop_swap(by_crop(crops.v, 9), v1, v2, y2, y1)
+    torch.testing.assert_close(losses.parts["cswap"], of_crops)
+    assert all(map(torch.equal, losses.weak_labels, (y1, y2)))
+
+
+@pytest.mark.parametrize("heads", ["two", "shared"])
+def test_labels_from_h_are_those_of_the_features_and_send_them_no_gradient(heads: str) -> None:
+    first, second = embeddings(0), embeddings(9)
+    first.h.requires_grad_()
+    y1, y2 = weak_labels(first.h.detach()), weak_labels(second.h)
+    v1, v2 = (first.z, second.z) if heads == "shared" else (first.v, second.v)
+    assert v1 is not None
+    assert v2 is not None
+    assert not torch.equal(y1, weak_labels(v1))
+    losses = WCL(LossConfig(labels_from="h", heads=heads))(first, second)  # type: ignore[arg-type]
+    torch.testing.assert_close(losses.parts["swap"], swap(v1, v2, y1, y2))
+    assert all(map(torch.equal, losses.weak_labels, (y1, y2)))
+    assert not losses.total.requires_grad
 
 
 def test_embeddings_that_are_not_finite_make_the_loss_not_finite() -> None:

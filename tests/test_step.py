@@ -63,24 +63,33 @@ class Case(NamedTuple):
     unreadable: tuple[int, ...] = ()
     dropout: float = 0.0
     method: str = "wcl"
+    loss: LossConfig = LossConfig()
 
 
 # The images of process 1 of 2 are the last eight, or with pieces the last half of each.
 CASES = [
     Case("whole"),
     Case("simclr", method="simclr"),
+    Case("labels from h", loss=LossConfig(labels_from="h")),
+    Case("without the swap", loss=LossConfig(swapped=False)),
     Case("without batch norm", norm=False),
     Case("pieces without batch norm", norm=False, piece=4),
     Case("pieces", piece=4),
     Case("some unreadable", unreadable=(1, 9, 10)),
     Case("some unreadable in pieces", piece=8, unreadable=(0, 4, 5, 6, 7, 12)),
+    Case(
+        "labels from h in pieces",
+        piece=4,
+        unreadable=(1, 9, 10),
+        loss=LossConfig(labels_from="h"),
+    ),
     Case("a process without images", unreadable=tuple(range(8, 16))),
     Case("a process without images in pieces", piece=4, unreadable=(2, 3, 6, 7, 10, 11, 14, 15)),
 ]
 
 
-def method(name: str = "wcl") -> Method:
-    return build_method(name, LossConfig(), crops=True)
+def method(case: Case) -> Method:
+    return build_method(case.method, case.loss, crops=True)
 
 
 def views_of(index: np.ndarray) -> list[Tensor]:
@@ -112,7 +121,7 @@ def take(world: World, case: Case) -> tuple[nn.Module, Step, Share]:
     network = Network(case.norm, case.dropout)
     model = fabric.setup_module(AllViews(network, world))
     share, views = share_of(world, case)
-    step = gradient_step(fabric, model, method(case.method), views, share, world)
+    step = gradient_step(fabric, model, method(case), views, share, world)
     return network, step, share
 
 
@@ -123,7 +132,7 @@ def plain(case: Case) -> tuple[nn.Module, Tensor]:
     counts = [len(rows) for rows in share.pieces]
     parts = [embed_views(network, of_images(views, len(share), rows)) for rows in share.pieces]
     full, small = join_images(parts, counts)
-    losses = method(case.method)(*halves(full), small)
+    losses = method(case)(*halves(full), small)
     losses.total.backward()
     return network, losses.total
 

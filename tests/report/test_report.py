@@ -146,19 +146,26 @@ def test_raw_pixels_vote_by_cosine(tmp_path: Path) -> None:
     assert row.pixels == pytest.approx(right / len(queries), abs=0.004)
 
 
-def test_what_was_evaluated_is_shown_and_not_measured_again(copy: Path) -> None:
+def test_what_was_evaluated_is_shown_and_not_measured_again(copy: Path, photos: Path) -> None:
     rows = [{"protocol": "knn", "measure": "top1", "setting": "k = 3", "encoder": 0.875}]
     rows += [{"protocol": "linear", "measure": "top1", "setting": "x", "encoder": 0.9375}]
-    found = {"data": "elsewhere", "rows": rows, "left_out": {"lowshot": "too few"}}
+    found = {"data": str(photos), "rows": rows, "left_out": {"lowshot": "too few"}}
     (copy / "evaluation.json").write_text(json.dumps(found))
     page = report_of(copy)
     assert "87.5% of" in page.text and "0.938" in page.text
-    assert "copy was evaluated on elsewhere" in page.text
     assert "no lowshot: too few" in page.text
     assert "quick look" not in page.text
     assert "trained further" not in page.text
     os.utime(copy / "evaluation.json", (0, 0))
     assert "trained further after it was evaluated" in report_of(copy).text
+
+
+def test_what_was_evaluated_on_other_data_says_so(copy: Path) -> None:
+    rows = [{"protocol": "knn", "measure": "top1", "setting": "k = 3", "encoder": 0.875}]
+    (copy / "evaluation.json").write_text(json.dumps({"data": "elsewhere", "rows": rows}))
+    page = report_of(copy)
+    assert "k = 3, on elsewhere" in page.text and "0.875" in page.text
+    assert "quick look" in page.text and "87.5%" not in page.text
 
 
 @pytest.mark.parametrize(

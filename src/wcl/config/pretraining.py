@@ -99,6 +99,12 @@ class LossConfig:
     """How an anchor's positives are combined: the authors' code averages, their Eq. 4 sums."""
     key_gradient: bool = True
     """Whether the swapped losses send gradient through their keys; the authors' code does not."""
+    swapped: bool = True
+    """Whether each view learns from the weak labels of the other one, as in the paper, or from its
+    own."""
+    labels_from: Literal["v", "h"] = "v"
+    """Where the weak labels are found: in the embeddings that learn from them, as in the paper, or
+    in the features of the backbone."""
 
 
 @dataclass

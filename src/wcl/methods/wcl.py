@@ -68,7 +68,11 @@ class WCL(Method):
         config = self.config
         shared = config.heads == "shared"
         (v1, v2), own = of_all(share, *(view.z if shared else view.v for view in (first, second)))
-        y1, y2 = _weak_labels(v1.detach(), v2.detach(), share)
+        w1, w2 = v1.detach(), v2.detach()
+        if config.labels_from == "h":
+            (w1, w2), _ = of_all(share, first.h.detach(), second.h.detach())
+        labels = _weak_labels(w1, w2, share)
+        y1, y2 = labels if config.swapped else labels[::-1]  # the losses swap them
         form = config.tau, config.positives, config.key_gradient, own
         parts = {}
         if "swap" in self.weights:
@@ -78,16 +82,16 @@ class WCL(Method):
             small = crops.z if shared else crops.v
             assert small is not None
             parts["cswap"] = crop_swap(by_crop(small, len(first.h)), v1, v2, y1, y2, *form)
-        return parts, (y1, y2)
+        return parts, labels
 
 
-def _weak_labels(v1: Tensor, v2: Tensor, share: Share | None) -> list[Tensor]:
+def _weak_labels(v1: Tensor, v2: Tensor, share: Share | None) -> tuple[Tensor, ...]:
     """Weak labels of all images in each view; every process finds the neighbours of its own.
 
     Not `weak_labels`: its check for NaN would make the host wait for the device in every step. A
     non-finite embedding makes the loss non-finite, which stops the run.
     """
     if share is None or share.own is None:
-        return [components(nearest_neighbours(v, v)) for v in (v1, v2)]
+        return tuple(components(nearest_neighbours(v, v)) for v in (v1, v2))
     own = [nearest_neighbours(v[share.own], v, share.own) for v in (v1, v2)]
-    return [components(neighbours) for neighbours in share.gather(torch.stack(own, dim=1)).T]
+    return tuple(components(near) for near in share.gather(torch.stack(own, dim=1)).T)

@@ -1,8 +1,9 @@
 """What a report measures by itself: a quick k-NN of runs, untrained networks and raw pixels."""
 
-import dataclasses
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -10,15 +11,17 @@ from torch import Tensor
 
 from wcl.config import KnnConfig
 from wcl.data import Source, absolute, first_classes, in_memory, limited, open_splits, with_channels
-from wcl.encoder import Encoder
+from wcl.encoder import Description, Encoder
 from wcl.errors import InputError, RunError
-from wcl.evaluation.features import pixel_batches
+from wcl.evaluation.features import BATCH, pixel_batches
 from wcl.evaluation.knn import knn, predict
+from wcl.progress import track
 from wcl.report.runs import Run, short
 from wcl.report.scores import Scores, evaluated
 
-_QUICK_TRAIN, _QUICK_TEST = 4000, 1000
-_MOST = 12_000  # images that are all measured with
+_QUICK_TRAIN, _QUICK_TEST = 2000, 500
+# Images that are all measured with: by passing them through networks, or by their pixels alone.
+_MOST_QUICK, _MOST_PIXELS = 3000, 12_000
 _PIXEL_SIDE = 32
 _TAU = 0.1  # of k-NN, as `wcl eval` has it
 
@@ -44,40 +47,107 @@ def measured(
         spec: the data.
         classes: use only the first so many; 0 for all.
     """
+    elsewhere = [_elsewhere(run, spec) for run in runs]
     found = evaluated(runs)
-    for run in runs:
-        data = str((run.evaluation or {}).get("data", "")) or spec
-        if absolute(data) != absolute(spec):
-            found.notes.append(f"{run.name} was evaluated on {short(data)}.")
+    quick = [
+        number
+        for number, run in enumerate(runs)
+        if encoders[number] is not None and (run.evaluation is None or elsewhere[number])
+    ]
     trained = [encoder for encoder in encoders if encoder is not None]
     if not trained:
         return found
     try:
-        splits = _splits(spec, classes)
+        splits = _splits(spec, classes, _MOST_QUICK if quick else _MOST_PIXELS)
     except InputError as error:
         if not found.rows:
             found.notes.append(f"Nothing can be measured: {error}.")
         return found
-    for number, encoder in enumerate(encoders):
-        if encoder is not None and runs[number].evaluation is None:
-            _add_quick(found, encoder, number, [run.name for run in runs], splits)
-    _add_pixels(found, trained[0], splits)
+    baselines = _Baselines(splits)
+    for number in quick:
+        encoder = encoders[number]
+        assert encoder is not None
+        try:
+            _add_quick(found, encoder, number, [run.name for run in runs], baselines)
+        except (InputError, RunError) as error:
+            found.notes.append(f"{runs[number].name}: k-NN could not be measured: {error}.")
+    found.rows.sort(key=lambda row: bool(row.elsewhere))
+    with suppress(RunError):  # of images that are gone, the report says so where it shows them
+        _add_pixels(found, trained[0], baselines)
     return found
 
 
+def _elsewhere(run: Run, spec: str) -> bool:
+    """Whether a run was evaluated on other data; each row of its evaluation then says on which."""
+    data = str((run.evaluation or {}).get("data", "")) or spec
+    if run.evaluation is None or absolute(data) == absolute(spec):
+        return False
+    rows = [{**row, "elsewhere": short(data)} for row in run.evaluation["rows"]]
+    run.evaluation = {**run.evaluation, "rows": rows}
+    return True
+
+
+class _Baseline(NamedTuple):
+    """The training and the test images as rows of numbers."""
+
+    untrained: list[Tensor]
+    """Features of a network that has learnt nothing."""
+    pixels: list[Tensor]
+
+
+class _Baselines:
+    """What pixels and untrained networks make of the images; each image is read once for both."""
+
+    def __init__(self, splits: Splits) -> None:
+        self.splits = splits
+        self._labels: list[Tensor] = []
+        self._known: dict[str, _Baseline] = {}
+
+    def of(self, encoder: Encoder) -> _Baseline:
+        """For images as this encoder gets them; runs of the same network share it."""
+        own = encoder.description
+        blank = Description(own.model, (), own.channels, own.size, own.mean, own.std)
+        key = repr(blank)
+        if key not in self._known:
+            self._known[key] = self._compute(blank, encoder.device)
+        return self._known[key]
+
+    def _compute(self, blank: Description, device: torch.device) -> _Baseline:
+        torch.manual_seed(0)  # as `wcl eval all` has it
+        network = Encoder(blank).to(device).eval()
+        found, self._labels = _Baseline([], []), []
+        for source in (self.splits.train, self.splits.test):
+            source = with_channels(source, blank.channels)
+            assert source.labels is not None
+            features, small, rows = [], [], []
+            total = -(-len(source) // BATCH)
+            batches = pixel_batches(network, source)
+            for pixels, index in track(batches, "measuring the untrained network", total):
+                features.append(network.embed(pixels))
+                side = min(_PIXEL_SIDE, blank.size)
+                small.append(F.adaptive_avg_pool2d(pixels.float(), side).flatten(1))
+                rows.append(index)
+            if not rows:
+                raise RunError(f"none of the images of {short(source.name)} can be read")
+            found.untrained.append(torch.cat(features))
+            found.pixels.append(torch.cat(small))
+            self._labels.append(source.labels[torch.cat(rows)])
+        return found
+
+    def accuracy(self, values: list[Tensor], k: int) -> float:
+        """Of k-NN, from the training images to the test images."""
+        (bank, queries), (known, labels) = values, self._labels
+        k = min(k, len(bank))
+        predicted = predict(queries, bank, known, len(self.splits.train.classes), k, _TAU)
+        return float((predicted == labels).float().mean())
+
+
 def _add_quick(
-    found: Scores, encoder: Encoder, number: int, names: Sequence[str], splits: Splits
+    found: Scores, encoder: Encoder, number: int, names: Sequence[str], baselines: _Baselines
 ) -> None:
-    channels = encoder.description.channels
+    splits, channels = baselines.splits, encoder.description.channels
     train, test = (with_channels(source, channels) for source in (splits.train, splits.test))
-    torch.manual_seed(0)  # as `wcl eval all` has it
-    description = dataclasses.replace(encoder.description, method="none", epoch=0)
-    untrained = Encoder(description).to(encoder.device).eval()
-    try:
-        ours, theirs = (knn(one, train, test, KnnConfig(tau=_TAU)) for one in (encoder, untrained))
-    except (InputError, RunError) as error:
-        found.notes.append(f"k-NN could not be measured: {error}.")
-        return
+    ours = knn(encoder, train, test, KnnConfig(tau=_TAU))
     row = found.row(
         {
             "protocol": "knn",
@@ -88,41 +158,26 @@ def _add_quick(
         },
         len(names),
     )
-    row.runs[number], row.untrained[number] = ours.score, theirs.score
+    untrained = baselines.accuracy(baselines.of(encoder).untrained, int(ours.details["k"]))
+    row.runs[number], row.untrained[number] = ours.score, untrained
     some = "" if splits.whole else f" on {ours.n_train:,} of the images"
     found.notes.append(
         f"{names[number]}: a quick look by k-NN alone{some}; `wcl eval all` measures more."
     )
 
 
-def _add_pixels(found: Scores, encoder: Encoder, splits: Splits) -> None:
-    """What k-NN on raw pixels reaches, for the rows of k-NN that are of these very images."""
+def _add_pixels(found: Scores, encoder: Encoder, baselines: _Baselines) -> None:
+    """For the rows of k-NN that are of these very images."""
+    splits = baselines.splits
     for row in found.rows:
         same = (row.n_train, row.n_test) == (len(splits.train), len(splits.test))
-        if row.protocol != "knn" or not same:
-            continue
-        (bank, bank_labels), (queries, labels) = (
-            _pixels(encoder, with_channels(source, encoder.description.channels))
-            for source in (splits.train, splits.test)
-        )
-        k = min(int(row.setting.rpartition(" ")[2]), len(bank))
-        predicted = predict(queries, bank, bank_labels, len(splits.train.classes), k, _TAU)
-        row.pixels = float((predicted == labels).float().mean())
+        if row.protocol == "knn" and same and not row.elsewhere:
+            k = int(row.setting.rpartition(" ")[2])
+            row.pixels = baselines.accuracy(baselines.of(encoder).pixels, k)
 
 
-def _pixels(encoder: Encoder, source: Source) -> tuple[Tensor, Tensor]:
-    """Images as the encoder gets them, made small, as rows; and their labels."""
-    assert source.labels is not None
-    side = min(_PIXEL_SIDE, encoder.description.size)
-    parts, rows = [], []
-    for pixels, index in pixel_batches(encoder, source):
-        parts.append(F.adaptive_avg_pool2d(pixels.float(), side).flatten(1))
-        rows.append(index)
-    return torch.cat(parts), source.labels[torch.cat(rows)]
-
-
-def _splits(spec: str, classes: int) -> Splits:
-    """Labelled training and test images, at most so many that it takes seconds.
+def _splits(spec: str, classes: int, most: int) -> Splits:
+    """Labelled training and test images: all, or if they are more than `most`, some of them.
 
     Raises:
         InputError: there are none.
@@ -138,6 +193,6 @@ def _splits(spec: str, classes: int) -> Splits:
     labels = torch.tensor([number[name] for name in test.classes])[test.labels]
     test.labels, test.classes = labels, train.classes
     some = limited(train, _QUICK_TRAIN, 0), limited(test, _QUICK_TEST, 0)
-    whole = len(train) + len(test) <= _MOST
+    whole = len(train) + len(test) <= most
     chosen = (train, test) if whole else some
     return Splits(in_memory(chosen[0]), in_memory(chosen[1]), whole)

@@ -28,11 +28,14 @@ class Row:
     untrained: list[float | None]
     """Of each run's network."""
     pixels: float | None = None
+    elsewhere: str = ""
+    """The data that it was measured on, if they are not those of the report."""
 
     @property
-    def what(self) -> tuple[str, str, str, int, int]:
-        """What was measured, and with how many images."""
-        return self.protocol, self.setting, self.measure, self.n_train, self.n_test
+    def what(self) -> tuple[str | int, ...]:
+        """What was measured, and with which images."""
+        images = self.n_train, self.n_test, self.elsewhere
+        return self.protocol, self.setting, self.measure, *images
 
     @property
     def name(self) -> str:
@@ -55,6 +58,7 @@ class Scores:
             int(_score(values.get("n_test")) or 0),
             [None] * runs,
             [None] * runs,
+            elsewhere=str(values.get("elsewhere", "")),
         )
         for row in self.rows:
             if row.what == wanted.what:

@@ -101,7 +101,8 @@ def score_table(found: Scores, names: Sequence[str]) -> str:
 def _score_line(row: Row, alike: bool, pixels: bool) -> str:
     known = next((value for value in row.untrained if value is not None), None)
     measure = {"map": "mean average precision"}.get(row.measure, "")
-    about = ", ".join(filter(None, (row.setting, measure)))
+    elsewhere = f"on {row.elsewhere}" if row.elsewhere else ""
+    about = ", ".join(filter(None, (row.setting, measure, elsewhere)))
     cells = [f'<th scope="row">{escape(row.name)} <small>{escape(about)}</small></th>']
     cells.append(f'<td class="scale">{_scale(row)}</td>')
     cells += [_cell(row.pixels)] if pixels else []

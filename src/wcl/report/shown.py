@@ -62,7 +62,9 @@ def choose(whole: Source, most: int, seed: int) -> Shown:
     side = tile_side(some)
     found = tiles(some, range(len(some)), side)
     readable = [row for row, tile in enumerate(found) if tile is not None]
-    source = subset(some, np.array(readable, dtype=np.int64))
+    # All of them are left as they are: evaluations may have kept their features.
+    whole_again = len(readable) == len(some)
+    source = some if whole_again else subset(some, np.array(readable, dtype=np.int64))
     kept = [found[row] for row in readable]
     return Shown(source, kept, side, len(whole), len(found) - len(kept))
 

@@ -1,0 +1,102 @@
+"""A fault at the n-th line of wcl that is run in some place: nothing in wcl knows of it."""
+
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGUSR1")
+KINDS = (*SIGNALS, "exception")
+
+_saving = {"save_checkpoint", "_Sealed.__init__", "_Sealed.write", "_Sealed.finish", "_onto_disk"}
+_metrics = {"Monitor._write", "Monitor._write_step", "Monitor.epoch", "_keep_lines_until"}
+_between = {"train.<locals>.save", "train.<locals>.save.<locals>.write", "capture"}
+# Each is told a file of wcl and a function in it by its qualified name.
+PLACES: dict[str, Callable[[str, str], bool]] = {
+    "anywhere": lambda file, function: True,
+    "checkpoint": lambda file, function: file == "checkpoint.py" and function in _saving,
+    "search": lambda file, function: file.startswith("knn/") or file == "neighbourhood.py",
+    "metrics": lambda file, function: file == "monitor.py" and function in _metrics,
+    "before the checkpoint": lambda file, function: file == "train.py" and function in _between,
+    "other files": lambda file, function: file in ("new_file.py", "contact_sheet.py"),
+}
+
+
+class Injected(Exception):
+    """Nobody expects it."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens, and at which line, from 1, of those that are run in a place."""
+
+    kind: str
+    place: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.kind},{self.place},{self.line}"
+
+    @classmethod
+    def of(cls, words: str) -> "Fault":
+        kind, place, line = words.split(",")
+        return cls(kind, place, int(line))
+
+
+def arm(fault: Fault, said: Path) -> None:
+    """Have it happen in this process, not in those that it forks; `said` is told where."""
+    left = fault.line
+
+    def at(frame: FrameType, places: frozenset[str]) -> None:
+        nonlocal left
+        left -= fault.place in places
+        if not left:
+            sys.settrace(None)
+            said.write_text(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+            if fault.kind == "exception":
+                raise Injected
+            os.kill(os.getpid(), getattr(signal, fault.kind))
+
+    _follow(at)
+
+
+def count_lines(lines: Counter[str]) -> None:
+    """Count the lines that this process runs in each place, from here on."""
+    _follow(lambda frame, places: lines.update(places))
+
+
+def _follow(at: Callable[[FrameType, frozenset[str]], None]) -> None:
+    owner = os.getpid()
+
+    def line(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line" and os.getpid() == owner:
+            at(frame, _places_of(frame.f_code))
+        return line if sys.gettrace() is not None else None
+
+    def entered(frame: FrameType, event: str, _: Any) -> Any:
+        return line if _places_of(frame.f_code) else None
+
+    sys.settrace(entered)
+
+
+@cache
+def _root() -> str:
+    spec = find_spec("wcl")
+    assert spec is not None and spec.origin is not None
+    return str(Path(spec.origin).parent) + "/"
+
+
+@cache
+def _places_of(code: CodeType) -> frozenset[str]:
+    if not code.co_filename.startswith(_root()):
+        return frozenset()
+    file = code.co_filename.removeprefix(_root())
+    found = (name for name, belongs in PLACES.items() if belongs(file, code.co_qualname))
+    return frozenset(found)
