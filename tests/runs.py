@@ -19,7 +19,7 @@ TINY: dict[str, Any] = {
     "log": {"every": 2, "tensorboard": False},
 }
 
-CROPS: dict[str, Any] = {"count": 2, "size": 16, "area": [0.3, 0.6]}
+CROPS: dict[str, Any] = {"count": 2, "size": 16, "area": [0.3, 0.6], "neighbours": True}
 
 
 class Row(NamedTuple):
@@ -50,6 +50,7 @@ def tiny_run(out: Path, **changes: Any) -> Path:
 def photo_run(data: Path, out: Path, **changes: Any) -> Path:
     """A few steps on photos, decoded by a worker process."""
     settings = {**TINY, "data": str(data), "limit": 0, "batch": 8, "size": 32, "workers": 1}
+    settings["crops"] = {"count": 0}
     model = {"backbone": "resnet_small", "stem": "stride2", "head_width": 32, "head_out": 16}
     return wcl.pretrain("folder", **{**settings, "out": str(out), "model": model, **changes})
 

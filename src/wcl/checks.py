@@ -29,7 +29,7 @@ _AT_LEAST = {
     "loss.cnce": 0,
     "loss.cswap": 0,
     "crops.count": 0,
-    "crops.size": 1,
+    "crops.size": 0,
     "crops.warmup": 0,
     "crops.cache": 0,
     "optim.rate": 0,

@@ -78,7 +78,7 @@ def contact_sheet(
     crops = config.crops
     parts = [_Part("image", 1), _Part(f"views of {config.size} pixels", views)]
     if crops.count:
-        parts.append(_Part(f"crops of {crops.size} pixels", crops.count))
+        parts.append(_Part(f"crops of {config.crop_size} pixels", crops.count))
     return _sheet(rows, config.size, parts)
 
 

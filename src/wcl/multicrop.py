@@ -27,7 +27,7 @@ def view_kinds(config: PretrainConfig, channels: int, early: bool = False) -> li
     kinds = [Views(ViewMaker(augment, config.size, channels), 2)]
     if crops.count:
         augment = dataclasses.replace(augment, area=crops.area)
-        kinds.append(Views(ViewMaker(augment, crops.size, channels), crops.count))
+        kinds.append(Views(ViewMaker(augment, config.crop_size, channels), crops.count))
     return kinds
 
 

@@ -113,8 +113,8 @@ class CropsConfig:
 
     count: int = 0
     """K, small crops of each image in a step; 0 for none."""
-    size: int = 96
-    """Height and width of a small crop in pixels."""
+    size: int = 0
+    """Height and width of a small crop in pixels; 0 for half those of a view."""
     area: tuple[float, float] = (0.05, 0.14)
     """Range of a small crop's share of its image's area."""
     neighbours: bool = True
@@ -219,3 +219,8 @@ class PretrainConfig:
     workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand. Of several training processes
     each has so many."""
+
+    @property
+    def crop_size(self) -> int:
+        """Height and width of a small crop in pixels."""
+        return self.crops.size or max(1, self.size // 2)
