@@ -123,7 +123,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_and_ends_the_same(
 
 
 def must_fail_to_save(folder: Path, reason: str) -> None:
-    with pytest.raises(RunError, match=rf"could not be saved \({reason}\).*before it is intact"):
+    with pytest.raises(RunError, match=rf"could not be saved \({reason}\).*last good.*is intact"):
         save(folder, 3, numbers=200_000)
     assert names(folder) == {"last.ckpt", "previous.ckpt"}
     assert loaded_step(folder / "last.ckpt") == 2
@@ -176,7 +176,7 @@ def test_a_file_system_that_is_full_or_read_only_is_named(tmp_path: Path) -> Non
 
 
 def test_a_folder_that_vanished_is_named_and_nothing_is_promised(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"No such file or directory\); there is none before it"):
+    with pytest.raises(RunError, match=r"No such file or directory\); there is no good checkpoint"):
         save(tmp_path / "gone", 1)
 
 

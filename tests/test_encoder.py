@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from wcl.backbones import build_backbone
 from wcl.config import ModelConfig
 from wcl.data.decode import centre_crop
-from wcl.encoder import Description, Encoder, load, projection_head
+from wcl.encoder import Description, Encoder, _seal, load, projection_head
 from wcl.errors import InputError
 
 Stem = Literal["native", "cifar", "stride2"]
@@ -324,7 +324,23 @@ def test_a_description_that_is_none_is_an_input_error(tmp_path: Path, text: str)
 def test_what_a_later_version_adds_to_a_description_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "encoder.safetensors"
     trained(described()).save(path)
-    restate(path, json.dumps({**stated(path), "taste": "sweet"}))
+    later = {**stated(path), "taste": "sweet"}
+    later.pop("seal")
+    later["seal"] = _seal(later, load_file(path))
+    restate(path, json.dumps(later))
+    assert load(path).description == described()
+
+
+def test_a_change_of_the_description_or_of_a_head_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "encoder.safetensors"
+    trained(described()).save(path)
+    whole = path.read_bytes()
+    for old, new in ((b'size\\": 32', b'size\\": 33'), (whole[-1:], bytes([whole[-1] ^ 1]))):
+        assert old in whole
+        path.write_bytes(new.join(whole.rsplit(old, 1)))
+        with pytest.raises(InputError, match="damaged"):
+            load(path)
+    path.write_bytes(whole)
     assert load(path).description == described()
 
 

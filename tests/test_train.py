@@ -201,7 +201,7 @@ def test_images_none_of_which_can_be_read_stop_the_run(tmp_path: Path) -> None:
     data = photo_folder(tmp_path / "data")
     for path in data.rglob("*.jpg"):
         path.write_bytes(b"")
-    with pytest.raises(RunError, match="100% of its images cannot be read, see .*skipped.txt"):
+    with pytest.raises(RunError, match=r"100% of its images cannot be read, see .*skipped\.txt"):
         photo_run(data, tmp_path / "run")
 
 

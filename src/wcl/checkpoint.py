@@ -18,6 +18,7 @@ import yaml
 
 from wcl.config import PretrainConfig, flat
 from wcl.errors import InputError, RunError
+from wcl.new_file import onto_disk, written_whole
 from wcl.paths import expanded
 from wcl.progress import console
 
@@ -73,11 +74,13 @@ class RunFolder:
         """Make the folder and write the settings down.
 
         Raises:
-            InputError: the folder cannot be made.
+            InputError: the folder cannot be made, or another run was quicker.
         """
         try:
             self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            write_config(config, self.config)
+            with self.locked():  # of two runs that start at once, one is told
+                self.must_be_free()
+                write_config(config, self.config)
         except OSError as error:
             raise InputError(f"{self.path}: cannot be written to ({error.strerror})") from error
 
@@ -144,7 +147,7 @@ def must_match(config: PretrainConfig, saved: dict[str, Any], path: Path) -> Non
 
 
 def write_config(config: PretrainConfig, path: Path) -> None:
-    with path.open("x") as file:  # of two runs that start at once, one is told
+    with written_whole(path) as unfinished, unfinished.open("w") as file:
         yaml.safe_dump(_plain(asdict(config)), file, sort_keys=False, allow_unicode=True)
 
 
@@ -168,13 +171,11 @@ def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -
         if _is_whole(path):
             path.replace(_previous(path))
         unfinished.replace(path)
-        _onto_disk(path.parent)
+        onto_disk(path.parent)
     except OSError as error:
-        intact = any(map(_is_whole, (path, _previous(path))))
-        kept = "the checkpoint before it is intact" if intact else "there is none before it"
         raise RunError(
-            f"{path}: the checkpoint could not be saved ({error.strerror}); {kept}; when that is "
-            "mended, go on with --resume"
+            f"{path}: the checkpoint could not be saved ({error.strerror}); {what_is_left(path)}; "
+            "when that is mended, go on with --resume"
         ) from error
     finally:
         with suppress(OSError):
@@ -211,12 +212,10 @@ class _Sealed:
         self._file.write(_SEAL + self._digest.digest())
 
 
-def _onto_disk(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+def what_is_left(path: Path) -> str:
+    """After a failure: whether there is a checkpoint to go on from, in words."""
+    intact = any(map(_is_whole, (path, _previous(path))))
+    return "the last good checkpoint is intact" if intact else "there is no good checkpoint"
 
 
 def _previous(path: Path) -> Path:

@@ -94,6 +94,8 @@ def check(config: PretrainConfig) -> None:
         raise InputError("--log.health: must be 0, or at least 2")
     if config.loss.tau <= 0:
         raise InputError(f"--loss.tau: must be more than 0, not {config.loss.tau}")
+    if config.micro_batch == 1:
+        raise InputError("--micro_batch: must be 0, or at least 2")
     if config.micro_batch and config.batch % config.micro_batch:
         raise InputError(
             f"--micro_batch: a batch of {config.batch} images does not divide into pieces of "

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -186,6 +187,20 @@ def demo(words: list[str]) -> int:
     return 0 if run_demo(config) else _STOPPED
 
 
+def reproduce(words: list[str]) -> int:
+    from wcl.config import ReproduceConfig
+    from wcl.reproduce.tables import NAMES
+
+    usage = "[--scale smoke|digits|cpu|paper] [--data SRC] [--out FOLDER] [--list] [--json]"
+    name, words = choice("reproduce", "table", NAMES, words, usage)
+    as_json, words = take_flag("--json", words)
+    wants_list, words = take_flag("--list", words)
+    config = options(ReproduceConfig, f"reproduce {name}", words, usage)
+    from wcl.reproduce.run import reproduce as make_table
+
+    return 0 if make_table(name, config, as_json, wants_list) else _STOPPED
+
+
 def bench(words: list[str]) -> int:
     from wcl.config import BenchConfig
 
@@ -226,6 +241,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "duplicates": (duplicates, "find images that are nearly the same; nothing is deleted"),
     "export": (export, "write an encoder for timm, torch, ONNX or the Hugging Face hub"),
     "recipes": (recipes, "list the recipes, or print one"),
+    "reproduce": (reproduce, "make a table of the paper: its figures, ours, the difference"),
     "bench": (bench, "measure speed: augment, labels, step, crops, knn, eval, scale"),
 }
 
@@ -330,6 +346,7 @@ def run_command(words: list[str]) -> int:
         print(f"wcl: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is on its way already
         print("wcl: interrupted", file=sys.stderr)
         return _STOPPED
 

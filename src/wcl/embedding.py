@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
 from torch import Tensor
 
 from wcl.config import EmbedConfig
@@ -27,9 +26,10 @@ from wcl.encoder import Encoder, load
 from wcl.errors import InputError, RunError
 from wcl.evaluation.features import BATCH, features_key, none_can_be_read, pixel_batches
 from wcl.machine import best_device, use_threads
-from wcl.new_file import must_be_new, new_file, written_whole
+from wcl.new_file import must_be_new, new_file
 from wcl.paths import expanded, one_line
 from wcl.progress import console, track
+from wcl.weights_file import read_header, read_weights, write_weights
 
 CHUNK = 4 * BATCH
 """Images whose vectors are in memory at a time; what a stopped command at most computes again."""
@@ -95,7 +95,7 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
     whole.replace(out)
     _name_unreadable(kept, count, config.data)
     kept.remove()
-    print(f"wrote {out}: {count:,} vectors of {encoder.features} numbers")
+    print(f"wrote {one_line(str(out))}: {count:,} vectors of {encoder.features} numbers")
     return out
 
 
@@ -151,10 +151,9 @@ class _Kept:
         number = int(chunk.rows[0]) // CHUNK
         file = self.folder / f"{source}-{number:08d}.safetensors"
         try:
-            with written_whole(file) as unfinished:
-                save_file({"vectors": chunk.vectors, "rows": chunk.rows}, unfinished)
-        except SafetensorError as error:  # a full disk
-            raise RunError(f"{file}: cannot be written ({error})") from error
+            write_weights(file, {"vectors": chunk.vectors, "rows": chunk.rows})
+        except OSError as error:
+            raise RunError(f"{file}: cannot be written ({error.strerror})") from error
 
     def count(self) -> int:
         """How many vectors there are."""
@@ -163,7 +162,7 @@ class _Kept:
     def parts(self) -> Iterator[Part]:
         files = [(s, file) for n, s in enumerate(self.sources) for file in self.files(n)]
         for source, file in track(files, "writing vectors"):
-            chunk = load_file(file)
+            chunk = read_weights(file)
             rows = chunk["rows"].tolist()
             labels = [_label(source, row) for row in rows]
             yield Part([source.where(row) for row in rows], labels, chunk["vectors"].numpy())
@@ -173,7 +172,7 @@ class _Kept:
         for number, source in enumerate(self.sources):
             expected = 0
             for file in self.files(number):
-                for row in load_file(file)["rows"].tolist():
+                for row in read_weights(file)["rows"].tolist():
                     yield from map(source.where, range(expected, row))
                     expected = row + 1
             yield from map(source.where, range(expected, len(source)))
@@ -189,9 +188,8 @@ def _number(file: Path) -> int:
 def _length(file: Path) -> int:
     """How many vectors are in a chunk's file; 0 if it was cut short by a failing machine."""
     try:
-        with safe_open(file, framework="pt") as opened:
-            return int(opened.get_slice("rows").get_shape()[0])
-    except (OSError, SafetensorError):
+        return int(read_header(file)["rows"]["shape"][0])
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError):
         return 0
 
 

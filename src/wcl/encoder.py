@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 import torch
 from PIL import Image
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from wcl import __version__
@@ -19,8 +18,8 @@ from wcl.backbones import build_backbone
 from wcl.config import ModelConfig
 from wcl.data.decode import UnreadableImage, centre_crop, open_image
 from wcl.errors import InputError
-from wcl.new_file import written_whole
 from wcl.paths import expanded
+from wcl.weights_file import read_header, read_weights, write_weights
 
 # What the header of a safetensors file calls the description of a whole encoder, and of a backbone
 # alone, whose weights are then named as timm names them.
@@ -183,12 +182,11 @@ class Encoder(nn.Module, Embedder):
 
     def save(self, path: Path) -> None:
         """Write weights and description as one safetensors file, whole or not at all."""
-        _write(path, self.state_dict(), {_WHOLE: json.dumps(self.described())})
+        self._write(path, self.state_dict(), _WHOLE, self.described())
 
     def save_backbone(self, path: Path) -> None:
         """Write the backbone alone, its weights named as timm names them, and the description."""
-        metadata = {_BACKBONE: json.dumps(self.described(heads=()))}
-        _write(path, self.backbone.state_dict(), metadata)
+        self._write(path, self.backbone.state_dict(), _BACKBONE, self.described(heads=()))
 
     def described(self, **changes: Any) -> dict[str, Any]:
         """The description as plain values, with the hash of the weights as they are now."""
@@ -196,12 +194,17 @@ class Encoder(nn.Module, Embedder):
         stated = replace(self.description, sha256=sha256, features=self.features, **changes)
         return asdict(stated)
 
+    def _write(
+        self, path: Path, weights: dict[str, Tensor], key: str, described: dict[str, Any]
+    ) -> None:
+        sealed = described | {"seal": _seal(described, weights)}
+        write_weights(path, weights, {key: json.dumps(sealed)})
 
-def _write(path: Path, weights: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """`metadata` has one key only: the order of several would differ from file to file."""
-    weights = {name: value.contiguous() for name, value in weights.items()}
-    with written_whole(path) as unfinished:
-        unfinished.write_bytes(save(weights, metadata))
+
+def _seal(described: dict[str, Any], weights: dict[str, Tensor]) -> str:
+    """SHA-256 of all that a file has: of its description, and of its weights."""
+    text = json.dumps(described, sort_keys=True)
+    return hashlib.sha256(f"{text} {weights_sha256(weights)}".encode()).hexdigest()
 
 
 def load(path: str | Path, device: str = "cpu") -> Encoder:
@@ -222,9 +225,8 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
             f"{path}: no encoder.safetensors there; give a run that has finished an epoch"
         )
     try:
-        with safe_open(file, framework="pt") as opened:
-            metadata = opened.metadata() or {}
-            weights = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        weights = read_weights(file)
+        metadata = read_header(file).get("__metadata__") or {}
     except SafetensorError as error:
         raise InputError(f"{file}: not a safetensors file ({error})") from error
     whole = _WHOLE in metadata
@@ -236,10 +238,9 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
         (encoder if whole else encoder.backbone).load_state_dict(weights)
     except Exception as error:  # timm's networks refuse settings in many ways
         raise InputError(f"{file}: damaged, or of another version of wcl") from error
-    prefix = "backbone." if whole else ""
-    backbone = {k.removeprefix(prefix): w for k, w in weights.items() if k.startswith(prefix)}
-    if encoder.description.sha256 not in ("", weights_sha256(backbone)):
-        raise InputError(f"{file}: damaged; its weights are not those that were written")
+    stated = json.loads(metadata[_WHOLE if whole else _BACKBONE])
+    if stated.pop("seal", "") != _seal(stated, weights):
+        raise InputError(f"{file}: damaged; it is not as it was written")
     is_run = place.is_dir() and not (place / "config.json").exists()  # which the hub's layout has
     encoder.home = place if is_run else None
     return encoder.to(device).eval()

@@ -20,6 +20,10 @@ class NotFinite(RunError):
         self.step = step
 
 
+class WorkerLost(RunError):
+    """A process that decodes photos died or did not answer."""
+
+
 class ToldElsewhere(Exception):
     """The run has failed, and another of its processes says why."""
 

@@ -22,7 +22,7 @@ from wcl.data import Source
 from wcl.encoder import Embeddings
 from wcl.errors import NotFinite, RunError
 from wcl.methods import Losses
-from wcl.new_file import written_whole
+from wcl.new_file import onto_disk, written_whole
 from wcl.paths import one_line
 from wcl.progress import console
 from wcl.sharing import Share
@@ -315,22 +315,18 @@ class Monitor:
     def _write(self, values: dict[str, Any]) -> None:
         if not self._world.first:
             return
-        try:
-            with self._metrics_file.open("a") as file:
-                file.write(json.dumps(values) + "\n")
-        except OSError as error:
-            raise RunError(
-                f"{self._metrics_file}: cannot be written ({error.strerror}); the last checkpoint "
-                "is intact; when that is mended, go on with --resume"
-            ) from error
+        with self._metrics_file.open("a") as file:
+            file.write(json.dumps(values) + "\n")
         for writer in self._writers:
             writer.write(values)
 
     def state(self) -> dict[str, Any]:
-        """What the coming lines depend on."""
+        """What the coming lines depend on; those before are safe on the disk."""
         if self._unread:
             self._read()
         self._share_skipped()
+        if self._world.first and self._metrics_file.exists():
+            onto_disk(self._metrics_file)
         return {
             "sums": dict(self._sums),
             "counts": dict(self._counts),
@@ -386,6 +382,5 @@ def _keep_lines_until(path: Path, step: int) -> None:
                 kept.append(line)
         except (ValueError, KeyError):
             continue  # a line that was cut short when the run was
-    unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_text("".join(line + "\n" for line in kept))
-    unfinished.replace(path)
+    with written_whole(path) as unfinished:
+        unfinished.write_text("".join(line + "\n" for line in kept))

@@ -1,5 +1,6 @@
 """Files that a command writes: never over one that exists already, and whole or not at all."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -37,16 +38,26 @@ def written_whole(path: Path) -> Iterator[Path]:
     """A name beside that path to write to: what is there at the end takes its place.
 
     If anything goes wrong, such as a full disk, what was written is removed, and what was at the
-    path before is still there.
+    path before is still there. After a power cut there is one or the other.
     """
     unfinished = path.with_name(f".wcl-{uuid4().hex}.tmp")  # fits where the path's own name fits
     try:
         yield unfinished
+        onto_disk(unfinished)
         unfinished.replace(path)
     except BaseException:
         with suppress(OSError):
             unfinished.unlink()
         raise
+
+
+def onto_disk(path: Path) -> None:
+    """Have what was written to a file, or the names in a folder, survive a power cut."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def free_name(name: str) -> Path:

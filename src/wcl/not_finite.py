@@ -1,4 +1,4 @@
-"""What is kept of a step whose loss or gradient was not a finite number."""
+"""What is kept of a step whose loss, gradient or weights were not finite numbers."""
 
 import torch
 
@@ -11,7 +11,8 @@ def keep_batch(run: Prepared, step: int) -> None:
 
     The views are made again: they depend on the seed, the epoch and the images alone. The weights
     are those that the step began with, on a CPU; on a GPU, where losses are read now and then, some
-    steps may lie between. Every process has its own share of the images; the first writes its.
+    steps may lie between. Where only the step's update spoilt them, they are those after it. Every
+    process has its own share of the images; the first writes its.
     """
     if not run.sharing.world.first:
         return

@@ -80,13 +80,14 @@ def prepare(config: PretrainConfig, resume: bool, device: torch.device, world: W
         config.workers,
         crops.cache * 2**20,
         sharing.positions(world.rank),
+        config.wait,
     )
     method = build_method(config.method, config.loss, crops=crops.count > 0)
     torch.manual_seed(config.seed)
     encoder = Encoder(describe(config, source, method.heads))
     check_size(encoder, config.size, "size")
     if crops.count:
-        check_size(encoder, crops.size, "crops.size")
+        check_size(encoder, config.crop_size, "crops.size")
     views, early_views = (view_kinds(config, source.channels, early) for early in (False, True))
     if config.log.knn_every and source.labels is None:
         raise InputError(f"--log.knn_every: {config.data} has no labels; leave it at 0")
@@ -95,8 +96,6 @@ def prepare(config: PretrainConfig, resume: bool, device: torch.device, world: W
         neighbourhood = Neighbourhood(
             crops, config.epochs, source, encoder.features, device, folder.path, world
         )
-    if world.first and not resume:
-        folder.create(config)  # all that a user can get wrong has been looked at by now
     return Prepared(
         folder,
         source,
@@ -113,19 +112,25 @@ def prepare(config: PretrainConfig, resume: bool, device: torch.device, world: W
     )
 
 
+def begin(config: PretrainConfig, run: Prepared, resume: bool, world: World) -> None:
+    """Make the run's folder: all that a user can get wrong has been looked at by now."""
+    if world.first and not resume:
+        run.folder.create(config)
+
+
 def must_be_alike(config: PretrainConfig, prepared: Prepared, world: World) -> None:
     """Raise InputError if the processes of a run were not started for the same one."""
     step = -1 if prepared.saved is None else prepared.saved["step"]
-    mine = flat(asdict(config)) | {"version of wcl": __version__}
+    mine = {"version of wcl": __version__} | flat(asdict(config))
     mine = {name: value for name, value in mine.items() if name not in _OF_EACH_PROCESS}
     mine |= {"images of --data": prepared.fingerprint[:12], "checkpoint of --out at step": step}
     first, *others = world.everyones(mine)
     for rank, other in enumerate(others, 1):
         for name, value in first.items():
-            if other[name] != value:
+            if other.get(name) != value:
                 raise InputError(
-                    f"{name}: {value} on process 0, but {other[name]} on process {rank}; start all "
-                    "processes of a run alike"
+                    f"{name}: {value} on process 0, but {other.get(name)} on process {rank}; "
+                    "start all processes of a run alike"
                 )
 
 

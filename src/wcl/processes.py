@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
@@ -28,7 +28,8 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch.nn.parallel import DistributedDataParallel
 
 from wcl import machine
-from wcl.checkpoint import write_config
+from wcl.checkpoint import RunFolder, what_is_left, write_config
+from wcl.checks import check
 from wcl.config import PretrainConfig
 from wcl.errors import InputError, RunError
 from wcl.progress import console
@@ -49,23 +50,23 @@ def joined(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World
     """Be one of the processes of a run, from here to the end of the context.
 
     Raises:
-        InputError: the settings do not fit the number of processes.
+        InputError: the settings cannot be, or do not fit the number of processes.
         RunError: another process died or did not answer in time.
     """
     device = machine.best_device(config.device)
     environment = _environment()
+    if environment is None:
+        check(config)
     if environment is None and config.devices == 1:
         machine.use_threads(config.threads)
         yield Fabric(accelerator=device, devices=1, **_precision(config)), World()
         return
     with ExitStack() as started:
+        others: list[subprocess.Popen[bytes]] = []
         if environment is None:
             _check(config, config.devices, device)
             others = started.enter_context(_others(config, resume))
             environment = TorchElasticEnvironment()
-        else:
-            _check(config, environment.world_size(), device)
-            others = []
         size, here = environment.world_size(), _processes_here(environment)
         if device == "cpu":
             machine.use_threads(config.threads or max(1, machine.cores() // here))
@@ -79,14 +80,18 @@ def joined(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World
             strategy=DDPStrategy(
                 # What the host has to say goes through gloo, also beside GPUs.
                 process_group_backend="cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
-                timeout=timedelta(minutes=config.wait),
+                timeout=timedelta(minutes=config.wait if config.wait > 0 else 1),
                 gradient_as_bucket_view=True,
                 **_BUFFERS_STAY,
             ),
         )
         try:
             fabric.launch()
-            yield fabric, World(environment.global_rank(), size, here)
+            world = World(environment.global_rank(), size, here)
+            # Only now, so that what is wrong on one process is told to all.
+            world.agree(lambda: check(config))
+            world.agree(lambda: _check(config, size, device))
+            yield fabric, world
         except (RuntimeError, dist.DistError) as error:
             if not _of_communication(error):
                 raise
@@ -173,8 +178,9 @@ def _others(config: PretrainConfig, resume: bool) -> Iterator[list[subprocess.Po
                 )
             os.environ.update(here)
             yield others
-            for other in others:
-                other.wait(_SECONDS_TO_END)
+            with suppress(subprocess.TimeoutExpired):  # all that it did is saved
+                for other in others:
+                    other.wait(_SECONDS_TO_END)
         finally:
             for other in others:
                 other.kill()
@@ -207,6 +213,9 @@ def _what_happened(
     config: PretrainConfig, others: list[subprocess.Popen[bytes]], error: Exception
 ) -> str:
     """A lost process in words: which, if it is known, and how to go on."""
+    with suppress(subprocess.TimeoutExpired):  # its end may be a moment behind that of its words
+        for other in others:
+            other.wait(1)
     ended = [(rank, other.poll()) for rank, other in enumerate(others, 1)]
     dead = [f"process {rank} ended with status {status}" for rank, status in ended if status]
     slow = "Timed out" in str(error) or "timeout" in str(error).lower()
@@ -215,7 +224,10 @@ def _what_happened(
         if slow
         else "the connection to another process was lost"
     )
+    checkpoint = RunFolder(config.out).checkpoint
+    if not checkpoint.parent.exists():
+        return f"{reason}; the run had not begun"
     return (
-        f"{reason}; the last checkpoint is intact, go on with: "
+        f"{reason}; {what_is_left(checkpoint)}, go on with: "
         f"wcl pretrain --out {config.out} --resume"
     )

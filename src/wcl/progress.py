@@ -3,9 +3,11 @@
 In a terminal it is a bar; in a file or a pipe, such as the log of a batch job, a line now and then.
 """
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sized
 from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
@@ -16,10 +18,17 @@ _PATIENCE = 1.0  # seconds before a bar shows: what is over by then needs none
 _FIRST_LINE, _BETWEEN_LINES = 5.0, 30.0  # seconds
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Speak to nobody when whoever read it has gone: work of days does not end for that."""
+        with Path(os.devnull).open("w") as nobody:
+            os.dup2(nobody.fileno(), self.file.fileno())
+
+
 @cache  # one for all, so that a bar knows of what else is printed, and of a bar within it
 def console() -> Console:
     """Where words for people go; standard output is kept for results."""
-    return Console(stderr=True, highlight=False)
+    return _Console(stderr=True, highlight=False)
 
 
 def track(items: Iterable[T], doing: str, total: int | None = None) -> Iterator[T]:

@@ -80,11 +80,9 @@ class Share:
         ]
         """For every process the numbers of the images that it has, in its order."""
         in_piece = place // sharing.own_piece
-        self.pieces = [
-            np.flatnonzero(in_piece == piece)
-            for piece in np.unique(position[order] // (sharing.piece or sharing.batch))
-        ]
-        """For each piece, rows of this process's images in it; none for one that nobody has."""
+        everyones = position[order] // (sharing.piece or sharing.batch)
+        self.pieces = [np.flatnonzero(np.isin(in_piece, group)) for group in _of_two(everyones)]
+        """For each piece that anybody has, rows of this process's images in it."""
         self.own: Tensor | None = None
         """(n,) the places of this process's images among these; None if they are all."""
         self._order: Tensor | None = None
@@ -121,3 +119,26 @@ class Share:
             return columns
         together = self.gather(torch.cat(columns, dim=1))
         return tuple(torch.split(together, [column.shape[1] for column in columns], dim=1))
+
+
+def _of_two(pieces: Integers) -> list[Integers]:
+    """The pieces that images are in, those together that have one image alone.
+
+    A batch norm has no statistics of one image, whose crops may be a single row.
+
+    >>> [group.tolist() for group in _of_two(np.array([0, 0, 1, 2, 2, 3]))]
+    [[0], [1, 2, 3]]
+    """
+    groups: list[Integers] = []
+    lone = False
+    for piece, images in zip(*np.unique(pieces, return_counts=True), strict=True):
+        if lone:
+            groups[-1] = np.append(groups[-1], piece)
+            lone = False
+        else:
+            groups.append(np.array([piece]))
+            lone = images < 2
+    if lone and len(groups) > 1:
+        last = groups.pop()
+        groups[-1] = np.concatenate([groups[-1], last])
+    return groups

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -13,20 +13,20 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from torch import Tensor
 
 from wcl import machine
 from wcl.batch_norm import synchronised
-from wcl.checkpoint import RunFolder, save_checkpoint
-from wcl.checks import check
+from wcl.checkpoint import RunFolder, save_checkpoint, what_is_left
 from wcl.config import PretrainConfig
 from wcl.contact_sheet import write_neighbours
 from wcl.data import absolute
 from wcl.encoder import Encoder
-from wcl.errors import InputError, NotFinite, RunError
+from wcl.errors import InputError, NotFinite, RunError, ToldElsewhere, WorkerLost
 from wcl.monitor import Monitor
 from wcl.not_finite import keep_batch
 from wcl.optim import build_optimiser, peak_rate, rate_at, set_rate
-from wcl.preparation import Prepared, must_be_alike, prepare
+from wcl.preparation import Prepared, begin, must_be_alike, prepare
 from wcl.processes import joined, restarted
 from wcl.randomness import LayerRandomness
 from wcl.settings import settings
@@ -51,7 +51,6 @@ def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
 
 def run(config: PretrainConfig, resume: bool = False) -> bool:
     """Train from settings; whether it came to its end, or was stopped and can be resumed."""
-    check(config)
     config = dataclasses.replace(config, data=absolute(config.data))
     if restarted() and RunFolder(config.out).config.exists():
         resume = True
@@ -59,13 +58,26 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
     with joined(config, resume) as (fabric, world):
         prepared = world.agree(lambda: prepare(config, resume, fabric.device, world))
         world.agree(lambda: must_be_alike(config, prepared, world))
+        world.agree(lambda: begin(config, prepared, resume, world))
         try:
             return train(config, prepared, fabric, world)
         except NotFinite as error:
             keep_batch(prepared, error.step)
+            if not world.first:
+                raise ToldElsewhere(1) from error
+            folder = prepared.folder
             raise RunError(
-                f"{error}; the images of that step are in {prepared.folder.not_finite}, the last "
-                "checkpoint is intact; try a smaller optim.rate"
+                f"{error}; the images of that step are in {folder.not_finite}, "
+                f"{what_is_left(folder.checkpoint)}; try a smaller optim.rate"
+            ) from error
+        except WorkerLost as error:
+            left = what_is_left(prepared.folder.checkpoint)
+            raise RunError(f"{error}; {left}, go on with --resume") from error
+        except OSError as error:  # a full disk, a folder that vanished
+            folder = prepared.folder
+            raise RunError(
+                f"{error.filename or folder.path}: cannot be written ({error.strerror}); "
+                f"{what_is_left(folder.checkpoint)}; when that is mended, go on with --resume"
             ) from error
 
 
@@ -96,9 +108,11 @@ def train(config: PretrainConfig, run: Prepared, fabric: Fabric, world: World) -
             )
 
     def save(at_end_of_epoch: bool) -> None:
-        state = {"step": step, "data": run.fingerprint, "monitor": monitor.state()}
+        state: dict[str, Any] = {"step": step, "data": run.fingerprint}
+        state["monitor"] = monitor.state()
         state["neighbourhood"] = {} if neighbourhood is None else neighbourhood.state()
         state |= capture(encoder, optimiser, fabric)
+        must_be_finite(state["encoder"], step)
 
         def write() -> None:
             if world.first:
@@ -106,7 +120,8 @@ def train(config: PretrainConfig, run: Prepared, fabric: Fabric, world: World) -
                     encoder.save(folder.encoder)
                 save_checkpoint(state, config, folder.checkpoint)
 
-        world.agree(write)
+        with stop.not_at_once():
+            world.agree(write)
 
     model.train()
     with monitor, stop_signals(world) as stop:
@@ -171,6 +186,17 @@ def capture(encoder: Encoder, optimiser: Any, fabric: Fabric) -> dict[str, Any]:
     }
 
 
+def must_be_finite(weights: dict[str, Tensor], step: int) -> None:
+    """Raise NotFinite if the step spoilt the weights: such a checkpoint could not be resumed.
+
+    The loss of a step says nothing of what its own update did, and the loss of one whose batch
+    norms overflowed may still be a number.
+    """
+    for name, values in weights.items():
+        if not bool(values.isfinite().all()):
+            raise NotFinite(step, f"{name} is not finite after it")
+
+
 def restore(run: Prepared, optimiser: Any, monitor: Monitor, fabric: Fabric) -> None:
     """Go on from the run's checkpoint.
 
@@ -215,6 +241,16 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = False
+        self.held = False
+
+    @contextmanager
+    def not_at_once(self) -> Iterator[None]:
+        """What is done in here is done to its end, whatever is asked."""
+        self.held = True
+        try:
+            yield
+        finally:
+            self.held = False
 
     def __bool__(self) -> bool:
         return self.asked
@@ -229,11 +265,12 @@ def stop_signals(world: World) -> Iterator[Stop]:
     stop = Stop()
 
     def ask(number: int, frame: object) -> None:
-        if stop.asked and number == signal.SIGINT:
+        if stop.asked and number == signal.SIGINT and not stop.held:
             raise KeyboardInterrupt
         stop.asked = True
         if world.first:  # not `print`, which a signal must not interrupt itself in
-            os.write(2, b"stopping after this step; Ctrl-C again stops at once\n")
+            with suppress(OSError):  # nobody may be listening any more
+                os.write(2, b"stopping after this step; Ctrl-C again stops at once\n")
 
     # Only the main thread may install handlers; a run in another one is stopped by its owner.
     numbers: tuple[signal.Signals, ...] = ()

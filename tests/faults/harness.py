@@ -18,27 +18,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 from injection import KINDS, PLACES, SIGNALS, Fault, arm, count_lines
 
-import wcl.train
 from images import photo_folder
 from runs import assert_same_run, metrics
 from wcl.cli import main as wcl_command
 
+HERE = Path(__file__).parent
 MOMENT = "at any moment"
 KILLS_OF_A_RUN = 16  # then it is let alone, and the next one begins
 SECONDS_TO_END = 120
-TINY = """--threads=1 --epochs=3 --model.head_width=32 --model.head_out=16 --log.every=1
-    --log.tensorboard=false --crops.count=2 --crops.size=16 --crops.area=[0.3,0.6]
-    --crops.warmup=1 --wait=1""".split()
+TINY = [
+    "--threads=1",
+    "--epochs=3",
+    "--model.head_width=32",
+    "--model.head_out=16",
+    "--log.every=1",
+    "--log.tensorboard=false",
+    "--crops.count=2",
+    "--crops.size=16",
+    "--crops.area=[0.3,0.6]",
+    "--crops.warmup=1",
+    "--crops.neighbours=true",
+    "--wait=1",
+]
 RUNS = {
     "digits": ["digits", "--limit=128", "--batch=32"],
-    "photos": """folder --data=photos --batch=8 --size=32 --workers=1
-        --model.backbone=resnet_small --model.stem=stride2""".split(),
+    "photos": [
+        "folder",
+        "--data=photos",
+        "--batch=8",
+        "--size=32",
+        "--workers=1",
+        "--model.backbone=resnet_small",
+        "--model.stem=stride2",
+    ],
     "two processes": ["digits", "--limit=128", "--batch=32", "--devices=2"],
 }
 
@@ -90,11 +107,13 @@ class Harness:
             _be_wcl(words, fault, rank, where)
         if moment and fault is not None:
             time.sleep(moment)
-            os.kill(process, getattr(signal, fault.kind))
-            where.write_text("a moment")
+            if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                os.kill(process, getattr(signal, fault.kind))
+                where.write_text("a moment")
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         ending = Ending(status, said.read_text(), time.monotonic() - began)
-        ending.where = where.read_text() if where.exists() else ""
+        if where.exists() and not (moment and status == 0):  # or it came too late
+            ending.where = where.read_text()
         return ending
 
     def undisturbed(self, name: str) -> tuple[Path, float]:
@@ -115,7 +134,8 @@ class Harness:
     def fault(self) -> Fault:
         """One of any kind anywhere."""
         place = str(self.random.choice([*PLACES, MOMENT]))
-        kind = str(self.random.choice(SIGNALS if place == MOMENT else KINDS))
+        kinds = SIGNALS if place == MOMENT else KINDS
+        kind = str(self.random.choice([*kinds, "SIGKILL", "SIGKILL"]))  # the harshest more often
         # Rather soon than late, so that a run is killed several times before it ends.
         line = 1 + int(self.lines.get(place, 0) * self.random.random() ** 2)
         return Fault(kind, place, line)
@@ -128,7 +148,7 @@ class Harness:
             fault = self.fault() if killed < kills else None
             moment = 0.0
             if fault is not None and fault.place == MOMENT:
-                moment = float(self.random.uniform(0.05, max(0.1, seconds)))
+                moment = float(self.random.uniform(0.05, seconds / 3))
             rank = int(self.random.integers(2)) if "--devices=2" in command and not moment else 0
             ending = self.start([*command, *resume], fault, moment, rank)
             if fault is not None and ending.where:
@@ -203,10 +223,10 @@ def kill_again_and_again(folder: Path, seed: int, kills: int, names: list[str]) 
 
 
 def _show(harness: Harness) -> None:
-    print(f"{'':24}" + "".join(f"{kind:>11}" for kind in KINDS))
+    print(f"{'':24}" + "".join(f"{kind:>14}" for kind in KINDS))
     for place in [*PLACES, MOMENT]:
         row = [harness.kills[place, kind] for kind in KINDS]
-        print(f"{place:24}" + "".join(f"{count:11}" for count in row))
+        print(f"{place:24}" + "".join(f"{count:14}" for count in row))
     print("endings: ", end="")
     told = sorted(harness.endings.items())
     print(", ".join(f"{kind} → {status}: {count}" for (kind, status), count in told))

@@ -13,9 +13,12 @@ from types import CodeType, FrameType
 from typing import Any
 
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGUSR1")
-KINDS = (*SIGNALS, "exception")
+TWICE = "SIGINT twice"
+KINDS = (*SIGNALS, TWICE, "exception")
 
-_saving = {"save_checkpoint", "_Sealed.__init__", "_Sealed.write", "_Sealed.finish", "_onto_disk"}
+_LINES_BETWEEN = 9  # one Ctrl-C and the next
+
+_saving = {"save_checkpoint", "_Sealed.__init__", "_Sealed.write", "_Sealed.finish", "what_is_left"}
 _metrics = {"Monitor._write", "Monitor._write_step", "Monitor.epoch", "_keep_lines_until"}
 _between = {"train.<locals>.save", "train.<locals>.save.<locals>.write", "capture"}
 # Each is told a file of wcl and a function in it by its qualified name.
@@ -52,17 +55,20 @@ class Fault:
 
 def arm(fault: Fault, said: Path) -> None:
     """Have it happen in this process, not in those that it forks; `said` is told where."""
-    left = fault.line
+    left, strikes = fault.line, 2 if fault.kind == TWICE else 1
 
     def at(frame: FrameType, places: frozenset[str]) -> None:
-        nonlocal left
+        nonlocal left, strikes
         left -= fault.place in places
-        if not left:
+        if left:
+            return
+        left, strikes = _LINES_BETWEEN, strikes - 1
+        if not strikes:
             sys.settrace(None)
-            said.write_text(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
-            if fault.kind == "exception":
-                raise Injected
-            os.kill(os.getpid(), getattr(signal, fault.kind))
+        said.write_text(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+        if fault.kind == "exception":
+            raise Injected
+        os.kill(os.getpid(), getattr(signal, fault.kind.removesuffix(" twice")))
 
     _follow(at)
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 import wcl
 from images import flat_folder
 from report_pages import WICKED_CLASS, WICKED_FILE, Page, tiny_photo_run, wicked_photos
-from runs import tiny_run
+from runs import CROPS, tiny_run
 from wcl.cli import run_command
 from wcl.config import ReportConfig
 from wcl.data import open_source
@@ -37,7 +37,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    crops = {"count": 2, "size": 16, "area": [0.3, 0.6]}
+    crops = CROPS
     return tiny_photo_run(photos, tmp_path_factory.mktemp("runs") / "first", crops=crops)
 
 

@@ -134,6 +134,40 @@ class DemoConfig:
 
 
 @dataclass
+class ReproduceConfig:
+    """Make the runs behind a table of the paper and put our figures beside its own. A command that
+    was stopped goes on when it is started again, and what is done is not done twice. The table is
+    also written to OUT/NAME-SCALE.md and .json. --list shows the cells, what data they need and how
+    long they might take here, and makes none."""
+
+    scale: Literal["smoke", "digits", "cpu", "paper"] = "smoke"
+    """smoke: seconds, made-up images, to see that it works; digits: minutes to hours on a CPU; cpu:
+    hours to days on a CPU, CIFAR-10 for all; paper: the original settings, which want GPUs."""
+    data: str = ""
+    """The data set, as for `wcl pretrain`; if the table needs several, NAME=SRC,NAME=SRC. CIFAR is
+    downloaded by itself."""
+    out: str = "runs/reproduce"
+    """Folder for all runs, results and tables; tables share the runs that they have in common."""
+    seeds: int = 0
+    """How many seeds each cell is made with, from 0 on; 0 for as many as is usual at the scale."""
+    only: str = ""
+    """Make only the rows and columns with this text in their names, and the rows that they are
+    compared with."""
+    device: str = "auto"
+    """auto, cpu, cuda or mps."""
+    devices: int = 1
+    """Processes to train with on this machine, as for `wcl pretrain`."""
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    """Numbers the network computes in while it is pretrained."""
+    micro_batch: int = 0
+    """Images that pass through the network at a time, as for `wcl pretrain`; 0 for all."""
+    threads: int = 0
+    """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
+    workers: int = -1
+    """Processes that decode photos; -1 chooses by the cores at hand."""
+
+
+@dataclass
 class BenchConfig:
     """Measure speed, as ratios of things timed side by side in one run."""
 

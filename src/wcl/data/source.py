@@ -167,6 +167,8 @@ def first_classes(source: Source, count: int) -> Source:
     """
     if count == 0:
         return source
+    if count < 0:
+        raise InputError(f"--classes: must be at least 0, not {count}")
     if source.labels is None or len(source.classes) < count:
         found = "no labels" if source.labels is None else f"only {len(source.classes)} classes"
         if source.multi_labels is not None:

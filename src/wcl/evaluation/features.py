@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -15,8 +14,8 @@ from wcl.data.loader import worker_count
 from wcl.data.source import ArraySource, Source
 from wcl.encoder import Encoder, weights_sha256
 from wcl.errors import InputError, RunError
-from wcl.new_file import written_whole
 from wcl.progress import console, track
+from wcl.weights_file import read_weights, write_weights
 
 BATCH = 256
 """Images that pass through the encoder together."""
@@ -93,7 +92,7 @@ def features_key(encoder: Encoder, source: Source) -> str:
 
 def _read(path: Path, width: int, images: int) -> tuple[Tensor, Tensor] | None:
     try:
-        found = load_file(path)
+        found = read_weights(path)
         values, rows = found["features"], found["rows"]
     except (OSError, SafetensorError, KeyError):
         return None  # not there, or cut short: computed again
@@ -105,10 +104,10 @@ def _write(path: Path, values: Tensor, rows: Tensor) -> None:
     """Keep them if that is possible; an evaluation does not fail for it."""
     try:
         path.parent.mkdir(exist_ok=True)
-        with written_whole(path) as unfinished:
-            save_file({"features": values.contiguous(), "rows": rows}, unfinished)
-    except (OSError, SafetensorError) as error:
-        console().print(f"features are not kept for the next time ({error})", markup=False)
+        write_weights(path, {"features": values, "rows": rows})
+    except OSError as error:
+        said = f"features are not kept for the next time ({error})"
+        console().print(said, markup=False, soft_wrap=True)
 
 
 def pixel_batches(

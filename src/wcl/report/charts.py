@@ -27,6 +27,7 @@ METRICS = (
     Metric("cnce", "Loss of crops", "L_cNCE: the same as for instances, of the small crops."),
     Metric("cswap", "Loss of crops' weak labels", "L_cswap: the same as for groups, of the crops."),
     Metric("rate", "Learning rate", "It warms up, then falls to zero."),
+    Metric("gradient", "Length of the gradient", "It may rise at first; a leap is a warning."),
     Metric(
         "knn_top1", "k-NN accuracy", "Test images that their neighbours classify rightly.", True
     ),

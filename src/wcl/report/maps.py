@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from wcl.errors import RunError
-from wcl.progress import console
+from wcl.evaluation.project import tsne
 from wcl.report.shown import Seen, Shown
 from wcl.report.sprites import sheets
 
@@ -26,7 +25,7 @@ def maps(shown: Shown, seen: Sequence[Seen | None], seed: int) -> tuple[dict[str
         if one is None:
             continue
         try:
-            places = _on_grid(_tsne(one.features, seed))
+            places = _on_grid(tsne(one.features, seed, quick=True))
         except RunError as error:
             notes.append(f"No map: {error}.")
             continue
@@ -42,25 +41,6 @@ def maps(shown: Shown, seen: Sequence[Seen | None], seed: int) -> tuple[dict[str
         **sheets(shown.tiles, shown.side),
     }
     return values, notes
-
-
-def _tsne(values: Tensor, seed: int) -> Tensor:
-    """(n, 2) places of features on a map, by scikit-learn's t-SNE on unit vectors.
-
-    Coarser steps and half as many of them as `wcl eval project` takes: of 5,000 images that keeps
-    neighbours together as well (trustworthiness 0.975) in a third of the time.
-    """
-    from sklearn.manifold import TSNE
-
-    unit = F.normalize(values, dim=1)
-    if float(unit.std(dim=0).max()) < 1e-7:
-        raise RunError("all features are alike; the encoder has collapsed")
-    console().print(f"drawing a map of {len(values):,} images", markup=False)
-    perplexity = min(30.0, (len(values) - 1) / 3)  # must be below the number of images
-    fitted = TSNE(
-        perplexity=perplexity, init="pca", random_state=seed % 2**32, angle=0.8, max_iter=500
-    )
-    return torch.from_numpy(fitted.fit_transform(unit.numpy()))
 
 
 def _on_grid(places: Tensor) -> dict[str, list[int]]:

@@ -1,0 +1,107 @@
+"""`wcl reproduce`: from a name and a scale to a filled table."""
+
+import json
+from typing import Any
+
+from wcl.config import ReproduceConfig
+from wcl.errors import InputError, RunError
+from wcl.paths import expanded
+from wcl.progress import console
+from wcl.reproduce import sources
+from wcl.reproduce.cells import Workshop, open_workshop
+from wcl.reproduce.listing import listing, seconds_left, show_listing
+from wcl.reproduce.scales import SCALES, at_scale
+from wcl.reproduce.show import fill, show, write
+from wcl.reproduce.tables import Table, only
+
+
+def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: bool) -> bool:
+    """Make the cells of a table and show it; whether it came to its end, or was stopped.
+
+    Args:
+        name: of the table.
+        config: the options.
+        as_json: whether to print one JSON object instead.
+        wants_list: whether to list the cells instead of making them.
+
+    Raises:
+        InputError: the table has no such scale, data are missing, or `--out` is something else.
+        RunError: a cell could not be made. The others are, and the table is written all the same.
+    """
+    table = at_scale(name, config.scale)
+    cells = only(table, config.only)
+    names = sources.needed(cells)
+    if config.seeds < 0:
+        raise InputError(f"--seeds: must be at least 0, not {config.seeds}")
+    seeds = range(config.seeds or SCALES[config.scale].seeds)
+    smoke = config.scale == "smoke"
+    if smoke and config.data:
+        raise InputError("--data: the scale smoke makes its own images; leave it out")
+    folder = expanded(config.out)
+    made_up = folder / "data"
+    places = sources.made_up(names, made_up) if smoke else sources.given(names, config.data)
+    if wants_list:
+        missing = {missing: "" for missing in names if missing not in places}
+        lines = listing(Workshop(folder, config, missing | places), cells, seeds)
+        if as_json:
+            left = seconds_left(lines)
+            about = {"table": name, "scale": config.scale, "seeds": len(seeds)}
+            print(json.dumps({**about, "cells": lines, "estimated_seconds_left": left}))
+        else:
+            show_listing(lines, names, seeds)
+        return True
+    if not smoke:
+        sources.check(names, places)
+    workshop = Workshop(open_workshop(config), config, places)
+    if smoke:
+        sources.write_made_up(made_up)
+
+    failed: dict[str, str] = {}
+    finished = True
+    total = len(cells) * len(seeds)
+    todo = [(cell, seed) for seed in seeds for cell in cells]
+    for number, (cell, seed) in enumerate(todo, start=1):
+        if workshop.found(cell, seed) is not None:
+            continue
+        figures = ", ".join(figure.column for figure in cell.figures)
+        said = f"cell {number} of {total}: {cell.row}: {figures}; seed {seed}"
+        console().print(said, markup=False, soft_wrap=True)
+        try:
+            finished = workshop.make(cell, seed)
+        except RunError as error:
+            failed[f"{cell.row}, seed {seed}"] = str(error)
+            console().print(f"failed: {error}", markup=False, soft_wrap=True)
+        if not finished:
+            break
+        write(_filled(table, workshop, seeds, failed), workshop.folder)  # to be looked at meanwhile
+
+    found = _filled(table, workshop, seeds, failed)
+    path = write(found, workshop.folder)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        show(found)
+    where = f"the table is in {path} too"
+    if not finished:
+        where += "; it is not complete: the same command goes on"
+    console().print(where, markup=False, soft_wrap=True)
+    if failed:
+        raise RunError(f"{len(failed)} of {total} cells could not be made; {path} says why")
+    return finished
+
+
+def _filled(
+    table: Table, workshop: Workshop, seeds: range, failed: dict[str, str]
+) -> dict[str, Any]:
+    """The table with all that is there by now."""
+    cells = only(table, workshop.config.only)
+    return {
+        "table": table.name,
+        "scale": workshop.config.scale,
+        "title": table.title,
+        "about": SCALES[workshop.config.scale].about,
+        "unit": table.unit,
+        "lines": fill(table, cells, workshop.found, seeds),
+        "notes": list(table.notes),
+        "failed": failed,
+    }
