@@ -240,7 +240,7 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
         raise InputError(f"{file}: damaged, or of another version of wcl") from error
     stated = json.loads(metadata[_WHOLE if whole else _BACKBONE])
     if stated.pop("seal", "") != _seal(stated, weights):
-        raise InputError(f"{file}: damaged; it is not as it was written")
+        raise InputError(f"{file}: damaged, or of another version of wcl")
     is_run = place.is_dir() and not (place / "config.json").exists()  # which the hub's layout has
     encoder.home = place if is_run else None
     return encoder.to(device).eval()

@@ -20,7 +20,7 @@ from wcl.errors import InputError
 from wcl.evaluation.features import features_and_rows
 from wcl.knn import nearest
 from wcl.knn.groups import linked_groups
-from wcl.machine import best_device
+from wcl.machine import best_device, use_threads
 from wcl.new_file import free_name, new_file, written_whole
 from wcl.paths import expanded, one_line
 from wcl.progress import console
@@ -148,6 +148,7 @@ def show_neighbours(run: str, config: NeighboursConfig, as_json: bool) -> None:
     files = [file for word in config.query for file in _files(word)]
     if not files:
         raise InputError("--query: name an image to compare with")
+    use_threads(config.threads)
     out = _picture(config, "neighbours.png", as_json)
     source = _open(config.data)
     found = neighbours(run, source, files, config.k, config.device, config.workers)
@@ -173,6 +174,7 @@ def show_neighbours(run: str, config: NeighboursConfig, as_json: bool) -> None:
 
 def show_duplicates(run: str, config: DuplicatesConfig, as_json: bool) -> None:
     """`wcl duplicates`: a table of all groups, and a picture of the largest."""
+    use_threads(config.threads)
     out = _picture(config, "duplicates.png", as_json)
     source = _open(config.data)
     found = duplicates(run, source, config.threshold, config.device, config.workers)

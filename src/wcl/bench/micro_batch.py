@@ -11,11 +11,11 @@ from wcl.bench.step import trainer
 from wcl.bench.timing import medians
 from wcl.config import ModelConfig
 
-_BATCH, _PIECE, _SIZE = 2048, 256, 64
+_BATCH, _PIECE, _SIZE = 2048, 256, 32
 
 
 def micro_batch(rounds: int) -> dict[str, float]:
-    """A step of ResNet-18 on 2,048 images of 64 pixels: in pieces of 256 over the whole at once.
+    """A step of ResNet-18 on 2,048 images of 32 pixels: in pieces of 256 over the whole at once.
 
     One forward pass more where a step is three (a backward pass costs two) says 4/3 of the time.
     """

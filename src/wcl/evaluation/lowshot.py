@@ -40,6 +40,7 @@ from wcl.evaluation.features import features_and_rows
 from wcl.evaluation.numbers import numbers
 from wcl.evaluation.result import Result
 from wcl.evaluation.svm import Labels, mean_average_precision, svm_scores
+from wcl.paths import one_line
 from wcl.progress import console, track
 from wcl.randomness import Floats
 
@@ -172,7 +173,8 @@ def _possible(
         )
     if too_many:
         left_out = ", ".join(map(str, too_many))
-        console().print(f"k = {left_out} left out: {name} has {count} images", markup=False)
+        said = f"k = {left_out} left out: {one_line(str(name))} has {count} images"
+        console().print(said, markup=False, soft_wrap=True)
     return [k for k in shots if k <= count]
 
 
