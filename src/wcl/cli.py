@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from wcl import __version__
-from wcl.errors import InputError, RunError, ToldElsewhere, did_you_mean
+from wcl.errors import ConnectionLost, InputError, RunError, ToldElsewhere, did_you_mean
 
 T = TypeVar("T")
 _STOPPED = 130  # as a shell reports Ctrl-C
@@ -337,6 +337,10 @@ def run_command(words: list[str]) -> int:
         return 0
     except (InputError, RunError) as error:
         print(f"wcl: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        if isinstance(error, ConnectionLost):
+            # What still waits for the lost process inside torch may never end, nor let us end.
+            sys.stderr.flush()
+            os._exit(1)
         return 2 if isinstance(error, InputError) else 1
     except ToldElsewhere as error:
         return error.status

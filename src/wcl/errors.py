@@ -24,6 +24,10 @@ class WorkerLost(RunError):
     """A process that decodes photos died or did not answer."""
 
 
+class ConnectionLost(RunError):
+    """Another process of the run is gone, or does not answer."""
+
+
 class ToldElsewhere(Exception):
     """The run has failed, and another of its processes says why."""
 

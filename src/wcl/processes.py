@@ -31,7 +31,7 @@ from wcl import machine
 from wcl.checkpoint import RunFolder, what_is_left, write_config
 from wcl.checks import check
 from wcl.config import PretrainConfig
-from wcl.errors import InputError, RunError
+from wcl.errors import ConnectionLost, InputError
 from wcl.progress import console
 from wcl.world import World
 
@@ -51,7 +51,7 @@ def joined(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World
 
     Raises:
         InputError: the settings cannot be, or do not fit the number of processes.
-        RunError: another process died or did not answer in time.
+        ConnectionLost: another process died or did not answer in time.
     """
     device = machine.best_device(config.device)
     environment = _environment()
@@ -95,7 +95,7 @@ def joined(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World
         except (RuntimeError, dist.DistError) as error:
             if not _of_communication(error):
                 raise
-            raise RunError(_what_happened(config, others, error)) from error
+            raise ConnectionLost(_what_happened(config, others, error)) from error
         finally:
             if dist.is_initialized():
                 dist.destroy_process_group()
