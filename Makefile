@@ -24,12 +24,12 @@ tests: .venv/.dev
 soak: .venv/.dev
 	$(PYTEST) -m soak
 
-# Known vulnerabilities of the tested versions, from pypi.org; also fails if it cannot look one up.
+# Known vulnerabilities of the tested versions, from the Python package index; also fails if it cannot look one up.
 audit: .venv/.audit
 	@.venv/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off \
 	  -r constraints.txt 2>.venv/audit.log \
 	  || { grep -v WARNING .venv/audit.log | tail -n 1; \
-	       echo "audit: vulnerable, or pypi.org could not be asked: see above"; exit 1; }
+	       echo "audit: vulnerable, or the package index could not be asked: see above"; exit 1; }
 
 .venv/bin/python:
 	@echo "installing into .venv: this takes a minute or two"
