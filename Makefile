@@ -24,7 +24,7 @@ tests: .venv/.dev
 soak: .venv/.dev
 	$(PYTEST) -m soak
 
-# Known vulnerabilities of the tested versions, from the Python package index; also fails if it cannot look one up.
+# Known vulnerabilities of the tested versions; also fails if it cannot look one up.
 audit: .venv/.audit
 	@.venv/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off \
 	  -r constraints.txt 2>.venv/audit.log \
