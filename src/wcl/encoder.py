@@ -19,7 +19,7 @@ from wcl.config import ModelConfig
 from wcl.data.decode import UnreadableImage, centre_crop, open_image
 from wcl.errors import InputError
 from wcl.paths import expanded
-from wcl.weights_file import read_header, read_weights, write_weights
+from wcl.weights_file import read_all, write_weights
 
 # What the header of a safetensors file calls the description of a whole encoder, and of a backbone
 # alone, whose weights are then named as timm names them.
@@ -225,8 +225,7 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
             f"{path}: no encoder.safetensors there; give a run that has finished an epoch"
         )
     try:
-        weights = read_weights(file)
-        metadata = read_header(file).get("__metadata__") or {}
+        weights, metadata = read_all(file)
     except SafetensorError as error:
         raise InputError(f"{file}: not a safetensors file ({error})") from error
     whole = _WHOLE in metadata

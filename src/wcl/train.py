@@ -51,7 +51,8 @@ def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
 
 def run(config: PretrainConfig, resume: bool = False) -> bool:
     """Train from settings; whether it came to its end, or was stopped and can be resumed."""
-    config = dataclasses.replace(config, data=absolute(config.data))
+    if config.data:
+        config = dataclasses.replace(config, data=absolute(config.data))
     if restarted() and RunFolder(config.out).config.exists():
         resume = True
     machine.keep_freed_memory()

@@ -19,12 +19,23 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     Raises:
         OSError, SafetensorError: it cannot be read, or is not such a file.
     """
-    weights: dict[str, Tensor] = load(path.read_bytes())
-    return weights
+    return read_all(path)[0]
+
+
+def read_all(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All tensors of a file and its metadata, from one reading: a run may replace it meanwhile.
+
+    Raises:
+        OSError, SafetensorError: it cannot be read, or is not such a file.
+    """
+    content = path.read_bytes()
+    weights: dict[str, Tensor] = load(content)
+    length = int.from_bytes(content[:8], "little")
+    return weights, json.loads(content[8 : 8 + length]).get("__metadata__") or {}
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """What a file says of its tensors, and `__metadata__`, without reading the tensors.
+    """What a file says of its tensors, without reading them.
 
     Raises:
         OSError, SafetensorError: it cannot be read, is not such a file, or is cut short.

@@ -20,7 +20,7 @@ def kill_again_and_again(folder: Path, seed: int, kills: int, run: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(("run", "kills"), [("digits", 10), ("photos", 4)])
+@pytest.mark.parametrize(("run", "kills"), [("digits", 5), ("photos", 2)])
 def test_a_run_that_is_killed_ends_the_same(run: str, kills: int, tmp_path: Path) -> None:
     kill_again_and_again(tmp_path, 0, kills, run)
 
