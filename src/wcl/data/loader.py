@@ -206,6 +206,11 @@ class Loader:
             if not all_live():
                 raise RuntimeError
 
+        def end_all() -> None:
+            if told:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # these deaths are no news
+            _kill(self._processes)
+
         told = current_thread() is main_thread()  # only there are handlers called
         before = signal.signal(signal.SIGCHLD, look) if told else None
         try:
@@ -217,12 +222,12 @@ class Loader:
                 reason = "died, perhaps for want of memory: try fewer --workers"
             elif str(error).startswith("DataLoader timed out"):
                 reason = f"did not answer within {self._wait:g} minutes: look to the disk"
-            _kill(self._processes)
+            end_all()
             raise WorkerLost(
                 f"{self.source.name}: a process that decodes photos {reason}"
             ) from error
         except BaseException:
-            _kill(self._processes)
+            end_all()
             raise
         finally:
             if told:
