@@ -35,10 +35,10 @@ def test_workers_that_die_or_hang_end_the_run_and_it_can_go_on(
     out = tmp_path / "run"
     words = ["pretrain", *PHOTOS, f"--data={photos}", f"--out={out}", "--epochs=200"]
     for number, (deed, told) in enumerate(
-        [(signal.SIGKILL, "died"), (signal.SIGSTOP, "did not answer within 0.02 minutes")]
+        [(signal.SIGKILL, "died"), (signal.SIGSTOP, "did not answer within 0.2 minutes")]
     ):
         before = lines_of(out)
-        process = start([*words, "--wait=0.02", *(["--resume"] if number else [])])
+        process = start([*words, "--wait=0.2", *(["--resume"] if number else [])])
         wait_for_lines(out, before + 4)
         workers = children(process.pid)
         assert len(workers) == 1

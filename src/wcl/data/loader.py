@@ -206,10 +206,9 @@ class Loader:
             if not all_live():
                 raise RuntimeError
 
-        def end_all() -> None:
+        def look_away() -> None:
             if told:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # these deaths are no news
-            _kill(self._processes)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
         told = current_thread() is main_thread()  # only there are handlers called
         before = signal.signal(signal.SIGCHLD, look) if told else None
@@ -217,17 +216,22 @@ class Loader:
             look()
             yield
         except (RuntimeError, OSError, EOFError) as error:
+            look_away()
+            if isinstance(error, OSError | EOFError):  # its death may be a moment behind
+                for process in self._processes:
+                    process.join(1)
             reason = f"failed ({error})"
             if not all_live():
                 reason = "died, perhaps for want of memory: try fewer --workers"
             elif str(error).startswith("DataLoader timed out"):
                 reason = f"did not answer within {self._wait:g} minutes: look to the disk"
-            end_all()
+            _kill(self._processes)
             raise WorkerLost(
                 f"{self.source.name}: a process that decodes photos {reason}"
             ) from error
         except BaseException:
-            end_all()
+            look_away()
+            _kill(self._processes)
             raise
         finally:
             if told:
