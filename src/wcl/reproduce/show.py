@@ -55,8 +55,9 @@ def fill(table: Table, cells: Iterable[Cell], found: Found, seeds: range) -> lis
         paper_gain = None
         if cell.against != cell.row and not table.relative:
             gains = [values[own][seed] - base[seed] for seed in sorted(shared)]
-            if figure.paper is not None and papers.get(beside) is not None:
-                paper_gain = figure.paper - papers[beside]  # type: ignore[operator]
+            papers_base = papers.get(beside)
+            if figure.paper is not None and papers_base is not None:
+                paper_gain = figure.paper - papers_base
         line |= {"against": cell.against or None, "paper_gain": paper_gain}
         line |= {"gain": _mean(gains), "gain_deviation": _deviation(gains)}
         lines.append(line)
