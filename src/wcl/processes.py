@@ -25,6 +25,7 @@ from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning_fabric.plugins.precision.double import DoublePrecision
 from lightning_fabric.strategies.ddp import DDPStrategy
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from wcl import machine
@@ -33,6 +34,7 @@ from wcl.checks import check
 from wcl.config import PretrainConfig
 from wcl.errors import ConnectionLost, InputError
 from wcl.progress import console
+from wcl.rendezvous import meeting_place
 from wcl.world import World
 
 # Batch norms are synchronised, so the statistics of one process need not be sent to the others.
@@ -77,15 +79,11 @@ def joined(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World
             devices=here,
             num_nodes=size // here,
             **_precision(config, environment),
-            strategy=DDPStrategy(
-                # What the host has to say goes through gloo, also beside GPUs.
-                process_group_backend="cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
-                timeout=timedelta(minutes=config.wait if config.wait > 0 else 1),
-                gradient_as_bucket_view=True,
-                **_BUFFERS_STAY,
-            ),
+            strategy=DDPStrategy(gradient_as_bucket_view=True, **_BUFFERS_STAY),
         )
         try:
+            wait = timedelta(minutes=config.wait if config.wait > 0 else 1)
+            _meet(environment, fabric.device, wait)
             fabric.launch()
             world = World(environment.global_rank(), size, here)
             # Only now, so that what is wrong on one process is told to all.
@@ -99,6 +97,22 @@ def joined(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World
         finally:
             if dist.is_initialized():
                 dist.destroy_process_group()
+
+
+def _meet(environment: ClusterEnvironment, device: torch.device, timeout: timedelta) -> None:
+    """Open the connections between the processes, which Fabric then finds there."""
+    rank, size = environment.global_rank(), environment.world_size()
+    address = f"tcp://{environment.main_address}:{environment.main_port}"
+    store, _, _ = next(rendezvous(address, rank, size, timeout=timeout))
+    dist.init_process_group(
+        # What the host has to say goes through gloo, also beside GPUs.
+        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+        store=meeting_place(store, rank, size, timeout),
+        rank=rank,
+        world_size=size,
+        timeout=timeout,
+        device_id=device if device.type == "cuda" else None,
+    )
 
 
 class _DoubleThroughout(DoublePrecision):
