@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from wcl import __version__
-from wcl.errors import ConnectionLost, InputError, RunError, ToldElsewhere, did_you_mean
+from wcl.errors import (
+    ConnectionLost,
+    InputError,
+    RunError,
+    ToldElsewhere,
+    did_you_mean,
+    in_words,
+)
 
 T = TypeVar("T")
 _STOPPED = 130  # as a shell reports Ctrl-C
+_LIKE_CTRL_C = (signal.SIGTERM, signal.SIGUSR1)  # before and after training, too
 
 
 class HelpShown(Exception):
@@ -347,10 +355,11 @@ def run_command(words: list[str]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:  # a full disk, a file that vanished, a folder without permission
-        print(f"wcl: {error}", file=sys.stderr)
+        print(f"wcl: {in_words(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is on its way already
+        for number in (signal.SIGINT, *_LIKE_CTRL_C):
+            signal.signal(number, signal.SIG_IGN)  # it is on its way already
         print("wcl: interrupted", file=sys.stderr)
         return _STOPPED
 
@@ -362,6 +371,8 @@ def main() -> NoReturn:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
         else:
             stream.reconfigure(errors="replace")  # for terminals without × or ≥
+    for number in _LIKE_CTRL_C:
+        signal.signal(number, signal.default_int_handler)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # of odd images; unreadable ones are named
     try:
         status = run_command(sys.argv[1:])

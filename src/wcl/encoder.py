@@ -58,6 +58,9 @@ class Description:
     epoch: int = 0
     data: str = ""
     version: str = __version__
+    area: tuple[float, float] = (0.08, 1.0)
+    """The crops that it was trained on, as `AugmentConfig` has them; classifiers get the same."""
+    flip: float = 0.5
     sha256: str = field(default="", compare=False)
     """Of the backbone's weights in the file (`weights_sha256`); empty if it is of no file."""
     features: int = field(default=0, compare=False)
@@ -266,7 +269,7 @@ def described_by(text: str, file: Path) -> Description:
         known = {field.name for field in fields(Description)}
         values = {name: value for name, value in values.items() if name in known}
         values["model"] = ModelConfig(**values["model"])
-        for name in ("heads", "mean", "std"):
+        for name in {"heads", "mean", "std", "area"} & values.keys():
             values[name] = tuple(values[name])
         description = Description(**values)
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
@@ -278,7 +281,7 @@ def described_by(text: str, file: Path) -> Description:
 
 def _wrong(values: dict[str, Any]) -> str:
     """Which value of a description none can have; empty if all are right."""
-    model, channels = values["model"], values["channels"]
+    model, channels, area = values["model"], values["channels"], values.get("area", [0, 1])
     right = {
         "backbone": isinstance(model["backbone"], str),
         "stem": model["stem"] in get_args(get_type_hints(ModelConfig)["stem"]),
@@ -292,6 +295,8 @@ def _wrong(values: dict[str, Any]) -> str:
         "heads": values["heads"] in _HEADS,
         "mean": _are_numbers(values["mean"], channels, -_FAR),
         "std": _are_numbers(values["std"], channels, 1 / _FAR),
+        "area": _are_numbers(area, 2, 0, 1) and area == sorted(area),
+        "flip": _are_numbers([values.get("flip", 0)], 1, 0, 1),
     }
     return next((name for name, fits in right.items() if not fits), "")
 
@@ -300,9 +305,9 @@ def _is_whole(value: Any, least: int, most: int) -> bool:
     return type(value) is int and least <= value <= most
 
 
-def _are_numbers(values: Any, count: int, least: float) -> bool:
+def _are_numbers(values: Any, count: int, least: float, most: float = _FAR) -> bool:
     return len(values) == count and all(
-        type(value) in (int, float) and least <= value <= _FAR for value in values
+        type(value) in (int, float) and least <= value <= most for value in values
     )
 
 

@@ -143,6 +143,8 @@ def describe(config: PretrainConfig, source: Source, heads: tuple[str, ...]) -> 
         size=config.size,
         mean=tuple(config.augment.mean[: source.channels]),
         std=tuple(config.augment.std[: source.channels]),
+        area=config.augment.area,
+        flip=config.augment.flip,
         method=config.method,
         data=config.data,
     )

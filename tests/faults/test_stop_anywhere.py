@@ -1,11 +1,14 @@
 """Runs that are killed again and again end as the undisturbed one, bit for bit."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from commands import DIGITS, finish, start
 
 HARNESS = Path(__file__).with_name("harness.py")
 
@@ -32,3 +35,25 @@ def test_a_run_that_is_killed_very_often_ends_the_same(
 ) -> None:
     """From `WCL_FAULTS_SEED`."""
     print(kill_again_and_again(tmp_path, int(os.environ.get("WCL_FAULTS_SEED", "1")), kills, run))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_run_that_is_stopped_before_its_first_step_says_so_by_its_status(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """While torch is still being imported, which takes a second or more."""
+    process = start(["pretrain", *DIGITS, f"--out={tmp_path / 'run'}"])
+    until = time.monotonic() + 60
+    while not is_caught(process.pid, number):
+        assert process.poll() is None and time.monotonic() < until, "nobody listens"
+        time.sleep(0.005)
+    process.send_signal(number)
+    assert finish(process) == (130, "wcl: interrupted\n")
+    assert not (tmp_path / "run").exists()
+
+
+def is_caught(process: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler for that signal."""
+    status = Path(f"/proc/{process}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

@@ -142,10 +142,21 @@ def shuffled(inputs: Tensor, labels: Tensor, config: LinearConfig) -> Batches:
 
 
 def crop_and_flip(encoder: Encoder) -> ViewMaker:
-    """The augmentation that classifiers are trained with: random resized crops and flips."""
+    """The augmentation that classifiers are trained with: random resized crops and flips.
+
+    They are those of the pretraining: of others the encoder has learnt nothing. (Digits that are
+    never cut nor flipped in pretraining, 99% right without either, are 92% right if they are cut
+    as ImageNet's images and flipped.)
+    """
     described = encoder.description
     config = AugmentConfig(
-        area=(0.08, 1.0), jitter=0, grey=0, blur=0, mean=described.mean, std=described.std
+        area=described.area,
+        flip=described.flip,
+        jitter=0,
+        grey=0,
+        blur=0,
+        mean=described.mean,
+        std=described.std,
     )
     return ViewMaker(config, described.size, described.channels)
 
