@@ -19,7 +19,7 @@ import yaml
 from wcl.config import PretrainConfig, flat
 from wcl.errors import InputError, RunError
 from wcl.new_file import onto_disk, written_whole
-from wcl.paths import expanded
+from wcl.paths import expanded, one_line
 from wcl.progress import console
 
 _FORMAT = 3
@@ -54,6 +54,7 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = expanded(path)
         self.config = self.path / "config.yaml"
+        self.made_with = self.path / "made_with.json"
         self.metrics = self.path / "metrics.jsonl"
         self.checkpoint = self.path / "checkpoints" / "last.ckpt"
         self.previous = _previous(self.checkpoint)
@@ -141,8 +142,8 @@ def must_match(config: PretrainConfig, saved: dict[str, Any], path: Path) -> Non
     if different := _differences(saved, _plain(asdict(config))):
         name, old, new = different[0]
         raise InputError(
-            f"{path}: the run was made with {name}={old}, not {new}; resume it with the same "
-            "settings, or start another run with a new --out"
+            f"{path}: the run was made with {one_line(f'{name}={old}, not {new}')}; resume it with "
+            "the same settings, or start another run with a new --out"
         )
 
 

@@ -57,7 +57,7 @@ def parquet_index(name: str, files: Sequence[Path]) -> ParquetIndex:
         if index is not None:
             return index
         index = _read(name, files)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # of columns' names
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{name}: cannot be read as parquet ({reason})") from error
     settled = UNSETTLED not in [kept_index.stamp(status, now) for status in states]
