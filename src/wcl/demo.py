@@ -29,7 +29,7 @@ def demo(config: DemoConfig) -> dict[str, list[float]]:
         changes |= {"epochs": config.epochs, "threads": config.threads}
         folder = RunFolder(out)
         print(f"run {number} of 2: {method} on the digits", file=sys.stderr)
-        if not train.run(settings("digits", changes), resume=folder.config.exists()):
+        if not train.run(settings("digits", changes), folder.config.exists(), "digits"):
             print("start the demo again to go on from there", file=sys.stderr)
             return {}
     rows = {

@@ -13,6 +13,7 @@ from wcl.errors import InputError
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEEP = 2**30
 _MOST_THREADS = 4096
+MOST_WORKERS = 1024
 
 
 def keep_freed_memory() -> None:
@@ -49,6 +50,12 @@ def use_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
+def check_workers(workers: int) -> None:
+    """Raise InputError if there cannot be so many processes that decode photos."""
+    if not -1 <= workers <= MOST_WORKERS:
+        raise InputError(f"--workers: must be between -1 and {MOST_WORKERS}, not {workers}")
+
+
 def available_memory() -> int:
     """Bytes that this process could still take: what the system has, or the container allows."""
     try:
@@ -74,3 +81,8 @@ def best_device(name: str) -> str:
     if name != "cpu" and not there.get(name, False):
         raise InputError(f"--device: {name} is not at hand; use auto or cpu")
     return name
+
+
+def device_name(device: torch.device) -> str:
+    """What a GPU is called; other devices go by their kind."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -13,6 +13,8 @@ from wcl.data import Source, first_classes, in_memory, limited, open_source
 from wcl.data.loader import Loader, Views
 from wcl.encoder import Description, Encoder, check_size
 from wcl.errors import InputError
+from wcl.machine import device_name
+from wcl.made_with import add_sitting, this_sitting
 from wcl.methods import Method, build_method
 from wcl.multicrop import cut_from, view_kinds
 from wcl.neighbourhood import Neighbourhood
@@ -116,6 +118,22 @@ def begin(config: PretrainConfig, run: Prepared, resume: bool, world: World) -> 
     """Make the run's folder: all that a user can get wrong has been looked at by now."""
     if world.first and not resume:
         run.folder.create(config)
+
+
+def write_down(
+    config: PretrainConfig,
+    run: Prepared,
+    recipe: str,
+    resume: bool,
+    device: torch.device,
+    world: World,
+) -> None:
+    """Say in the run's folder how it is made from here on, unless it is finished already."""
+    step = 0 if run.saved is None else run.saved["step"]
+    if world.first and step < config.epochs * run.loader.steps_per_epoch:
+        sitting = this_sitting(recipe, step, device_name(device), world.size)
+        with run.folder.locked():  # of two processes that resume a run at once, one is told
+            add_sitting(run.folder.made_with, sitting, resume)
 
 
 def must_be_alike(config: PretrainConfig, prepared: Prepared, world: World) -> None:

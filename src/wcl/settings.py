@@ -53,9 +53,18 @@ def settings(
     >>> settings("digits", {"epochs": 3, "optim__rate": 0.01}).optim.rate
     0.01
     """
-    changes = {name.replace("__", "."): value for name, value in (changes or {}).items()}
+    return parse_settings(as_words(recipe, changes or {}), resume)
+
+
+def as_words(recipe: str, changes: dict[str, Any]) -> list[str]:
+    """What one would type for them.
+
+    >>> as_words("digits", {"epochs": 3, "optim__rate": 0.01})
+    ['digits', '--epochs=3', '--optim.rate=0.01']
+    """
+    changes = {name.replace("__", "."): value for name, value in changes.items()}
     words = [f"--{name}={_as_text(value)}" for name, value in flat(changes).items()]
-    return parse_settings([recipe, *words] if recipe else words, resume)
+    return [recipe, *words] if recipe else words
 
 
 def parse_settings(words: list[str], resume: bool = False) -> PretrainConfig:
@@ -69,16 +78,27 @@ def parse_views(words: list[str]) -> ViewsConfig:
     return _parse_layers([], words, ViewsConfig)
 
 
-def _parse_layers(layers: list[str], words: list[str], into: type[T]) -> T:
-    """Without a recipe or a file, the recipe is the one called like the data, or `folder`."""
+def recipe_of(words: list[str], resume: bool = False) -> str:
+    """The recipe that words of a command line begin with.
+
+    Without one, and without a file of settings, it is the one called like the data, or `folder`.
+    """
     if words and not words[0].startswith("-"):
-        if words[0] not in recipe_names() and expanded(words[0]).exists():
-            raise InputError(f"{words[0]}: no such recipe; as images, write --data {words[0]}")
-        layers = [*layers, "--config", str(recipe_file(words[0]))]
+        return words[0]
+    if resume or _value_of("--config", words) is not None:
+        return ""
+    data = _value_of("--data", words)
+    return data if data in recipe_names() else "folder"
+
+
+def _parse_layers(layers: list[str], words: list[str], into: type[T]) -> T:
+    recipe = recipe_of(words, resume=bool(layers))
+    if words and words[0] == recipe:
+        if recipe not in recipe_names() and expanded(recipe).exists():
+            raise InputError(f"{recipe}: no such recipe; as images, write --data {recipe}")
         words = words[1:]
-    elif not layers and _value_of("--config", words) is None:
-        data = _value_of("--data", words)
-        layers = ["--config", str(recipe_file(data if data in recipe_names() else "folder"))]
+    if recipe:
+        layers = [*layers, "--config", str(recipe_file(recipe))]
     _refuse_aliases([*layers, *words])
     return parse(settings_parser(into), [*layers, *words], into)
 

@@ -26,10 +26,10 @@ from wcl.errors import InputError, NotFinite, RunError, ToldElsewhere, WorkerLos
 from wcl.monitor import Monitor
 from wcl.not_finite import keep_batch
 from wcl.optim import build_optimiser, peak_rate, rate_at, set_rate
-from wcl.preparation import Prepared, begin, must_be_alike, prepare
+from wcl.preparation import Prepared, begin, must_be_alike, prepare, write_down
 from wcl.processes import joined, restarted
 from wcl.randomness import LayerRandomness
-from wcl.settings import settings
+from wcl.settings import as_words, parse_settings, recipe_of
 from wcl.sharing import Share
 from wcl.step import AllViews, gradient_step
 from wcl.world import World
@@ -44,13 +44,20 @@ def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
         changes: settings by name, those inside a group as a dict or with a double underscore:
             `data="photos", out="runs/a", optim={"rate": 0.1}, model__backbone="resnet50"`.
     """
-    config = settings(recipe, changes, resume)
-    run(config, resume)
+    words = as_words(recipe, changes)
+    config = parse_settings(words, resume)
+    run(config, resume, recipe_of(words, resume))
     return RunFolder(config.out).path
 
 
-def run(config: PretrainConfig, resume: bool = False) -> bool:
-    """Train from settings; whether it came to its end, or was stopped and can be resumed."""
+def run(config: PretrainConfig, resume: bool = False, recipe: str = "") -> bool:
+    """Train from settings; whether it came to its end, or was stopped and can be resumed.
+
+    Args:
+        config: the settings.
+        resume: whether to go on with the run in `config.out`.
+        recipe: that the settings were made from, to be written down.
+    """
     if config.data:
         config = dataclasses.replace(config, data=absolute(config.data))
     if restarted() and RunFolder(config.out).config.exists():
@@ -61,6 +68,7 @@ def run(config: PretrainConfig, resume: bool = False) -> bool:
         world.agree(lambda: must_be_alike(config, prepared, world))
         world.agree(lambda: begin(config, prepared, resume, world))
         try:
+            world.agree(lambda: write_down(config, prepared, recipe, resume, fabric.device, world))
             return train(config, prepared, fabric, world)
         except NotFinite as error:
             keep_batch(prepared, error.step)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
+from urllib.request import urlopen
 
 import pytest
 
@@ -203,9 +205,51 @@ def test_a_port_that_is_taken_is_named(
     assert "--port" in complaint and "in use" in complaint and complaint.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("port", "path", "says"), [(70000, "", "between 0 and"), (0, "no", "no run there")]
-)
-def test_mistakes_are_named(run: Path, port: int, path: str, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        open_server(path or str(run), port)
+def test_a_port_that_cannot_be_is_named(run: Path) -> None:
+    with pytest.raises(InputError, match="--port: must be between 0 and"):
+        open_server(str(run), 70000)
+
+
+def watching(run: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "wcl", "watch", str(run), "--port", "0"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_it_waits_for_a_run_that_has_not_begun(run: Path, tmp_path: Path) -> None:
+    later = tmp_path / "runs" / "later"
+    with watching(later) as process:
+        try:
+            assert process.stdout is not None
+            assert (
+                process.stdout.readline()
+                == f"{later}: no run there yet; waiting until one begins\n"
+            )
+            later.mkdir(parents=True)  # which is no run yet
+            (later / "checkpoints").mkdir()
+            shutil.copy(run / "config.yaml", later / "config.yaml")
+            words, address = process.stdout.readline().rsplit(" ", 1)
+            assert words == "watch it at"
+            with urlopen(address.strip(), timeout=30) as page:
+                assert b"Is it healthy?" in page.read()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+def test_ctrl_c_ends_the_waiting(tmp_path: Path) -> None:
+    with watching(tmp_path / "never") as process:
+        try:
+            assert process.stdout is not None and "waiting" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+            assert process.stdout.read() == "\n"
+        finally:
+            process.kill()
+
+
+def test_a_file_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run").write_text("mine")
+    assert run_command(["watch", str(tmp_path / "run"), "--port", "0"]) == 2
+    complaint = capsys.readouterr().err
+    assert "a file, not the folder of a run" in complaint and complaint.count("\n") == 1

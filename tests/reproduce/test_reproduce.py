@@ -112,10 +112,10 @@ def test_a_cell_that_fails_is_named_and_the_others_are_made(
 ) -> None:
     run = train.run
 
-    def diverging(config: Any, resume: bool = False) -> bool:
+    def diverging(config: Any, *others: Any) -> bool:
         if config.method == "simclr":
             raise RunError("step 3: the loss is not finite")
-        return run(config, resume)
+        return run(config, *others)
 
     monkeypatch.setattr(train, "run", diverging)
     words = ["reproduce", "mechanisms", "--only", "batch 512", "--out", str(tmp_path / "out")]

@@ -1,5 +1,7 @@
 """scikit-learn's 1,797 handwritten digits: real images that come with a dependency."""
 
+from functools import cache
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -12,17 +14,22 @@ _TEST = 500
 
 def digits(split: str) -> Source:
     """The digits, 8×8 resized to 32×32, one channel; 1,297 to train on and 500 held out."""
+    everything = _everything()
+    order = np.random.default_rng(seed_of("digits")).permutation(len(everything))
+    chosen = order[:_TEST] if split == "test" else order[_TEST:]
+    return subset(everything, np.sort(chosen).astype(np.int64))
+
+
+@cache  # of which `subset` makes copies, so that nobody can change it
+def _everything() -> ArraySource:
     from sklearn.datasets import load_digits
 
     data = load_digits()
     grey = torch.from_numpy(data.images).float()[:, None] * (255 / 16)
     pixels = F.interpolate(grey, (32, 32), mode="bilinear", align_corners=False)
-    everything = ArraySource(
+    return ArraySource(
         "digits",
         pixels.round().clamp(0, 255).to(torch.uint8),
         torch.from_numpy(data.target).long(),
-        [str(digit) for digit in range(10)],
+        tuple(str(digit) for digit in range(10)),
     )
-    order = np.random.default_rng(seed_of("digits")).permutation(len(everything))
-    chosen = order[:_TEST] if split == "test" else order[_TEST:]
-    return subset(everything, np.sort(chosen).astype(np.int64))

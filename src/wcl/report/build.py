@@ -9,7 +9,7 @@ from wcl.config import PretrainConfig, ReportConfig
 from wcl.data import Source, absolute, first_classes, open_source
 from wcl.encoder import Encoder, load
 from wcl.errors import InputError
-from wcl.machine import best_device, use_threads
+from wcl.machine import best_device, check_workers, use_threads
 from wcl.new_file import new_file, written_whole
 from wcl.report import groups, sections
 from wcl.report.charts import charts
@@ -44,6 +44,7 @@ def write_report(paths: Sequence[str], config: ReportConfig) -> Path:
     if not _FEWEST <= config.images <= _MOST:
         raise InputError(f"--images: must be between {_FEWEST} and {_MOST:,}, not {config.images}")
     use_threads(config.threads)
+    check_workers(config.workers)
     runs = read_runs(paths)
     out = new_file(config.out, (".html",)) if config.out else runs[0].folder / "report.html"
     content = _content(runs, config, out)

@@ -1,23 +1,19 @@
-"""How was it made? What differs from the nearest recipe, versions, and commands to repeat it."""
+"""How was it made? What differs from its recipe, versions, machine, and commands to repeat it."""
 
-import platform
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from wcl import __version__
 from wcl.config import PretrainConfig, flat
+from wcl.made_with import hardware, typed, versions
 from wcl.report.runs import Run, is_number, short
 from wcl.settings import recipe_file, recipe_names
 
-_PACKAGES = ("torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy", "pillow")
 _OF_THE_PLACE = ("data", "out")
 
 
@@ -29,8 +25,28 @@ class Difference(NamedTuple):
     run: Any
 
 
+class Recipe(NamedTuple):
+    """The recipe of a run, and what is different in the run."""
+
+    name: str
+    differences: list[Difference]
+    known: bool
+    """Whether the run says so; if it does not, it is the nearest one."""
+
+
+def recipe_of(run: Run) -> Recipe | None:
+    """The recipe that a run was made from, or the nearest; None if its settings are not known."""
+    if run.config is None:
+        return None
+    for sitting in run.sittings:
+        if sitting.recipe in recipe_names():
+            different = _differences(_recipe(sitting.recipe), _flat(asdict(run.config)))
+            return Recipe(sitting.recipe, different, True)
+    return Recipe(*nearest_recipe(run.config), False)
+
+
 def nearest_recipe(config: PretrainConfig) -> tuple[str, list[Difference]]:
-    """The recipe that the fewest settings differ from: a run does not say which it was."""
+    """The recipe that the fewest settings differ from."""
     ours = _flat(asdict(config))
     found = {name: _differences(_recipe(name), ours) for name in recipe_names()}
     # Of several the one that is called like the data.
@@ -68,11 +84,14 @@ def commands(runs: Sequence[Run], data: str, out: Path, given: bool) -> list[tup
     """
     lines = []
     for run in runs:
-        folder = short(run.folder)
+        folder, recipe = short(run.folder), recipe_of(run)
+        first = next((sitting for sitting in run.sittings if sitting.step == 0), None)
+        if first is not None and first.command:
+            lines.append((f"{run.name}, as it was made", first.command))
         lines.append(
             (
                 f"{run.name}, from its settings",
-                _typed(
+                typed(
                     "wcl",
                     "pretrain",
                     "--config",
@@ -82,24 +101,22 @@ def commands(runs: Sequence[Run], data: str, out: Path, given: bool) -> list[tup
                 ),
             )
         )
-        if run.config is not None:
-            recipe, different = nearest_recipe(run.config)
-            words = [w for d in different for w in (f"--{d.name}", value_text(d.run))]
-            place = ["--data", short(run.config.data), "--out", f"{folder}-again"]
-            lines.append(
-                (f"{run.name}, without them", _typed("wcl", "pretrain", recipe, *words, *place))
-            )
+        if run.config is not None and recipe is not None:
+            different = [(f"--{d.name}", value_text(d.run)) for d in recipe.differences]
+            words = [recipe.name, *(word for both in different for word in both)]
+            words += ["--data", short(run.config.data), "--out", f"{folder}-again"]
+            lines.append((f"{run.name}, without them", typed("wcl", "pretrain", *words)))
     if data:
         lines += [
             (
                 f"what {run.name} is worth",
-                _typed("wcl", "eval", "all", short(run.folder), "--data", short(data)),
+                typed("wcl", "eval", "all", short(run.folder), "--data", short(data)),
             )
             for run in runs
         ]
     words = ["wcl", "report", *(short(run.folder) for run in runs)]
     words += ["--data", short(data)] if data else []
-    lines.append(("the report", _typed(*words, *(["--out", short(out)] if given else []))))
+    lines.append(("the report", typed(*words, *(["--out", short(out)] if given else []))))
     return lines
 
 
@@ -121,20 +138,25 @@ def training_facts(run: Run) -> list[tuple[str, str]]:
     return facts
 
 
+def made_with(run: Run) -> list[tuple[int, dict[str, str]]]:
+    """Versions and machine of a run's first sitting, then what was different in later ones, and
+    how many steps had been taken before."""
+    found: list[tuple[int, dict[str, str]]] = []
+    before: dict[str, str] = {}
+    for sitting in run.sittings:
+        now = sitting.versions | sitting.machine
+        new = {name: value for name, value in now.items() if before.get(name) != value}
+        if new:
+            found.append((sitting.step, new))
+        before = now
+    return found
+
+
 def machine_facts() -> list[tuple[str, str]]:
     """The machine and the versions that the report was made with."""
     import torch
 
-    from wcl.machine import cores
-
-    facts = [("wcl", __version__), ("Python", platform.python_version())]
-    for name in _PACKAGES:
-        try:
-            facts.append((name, version(name)))
-        except PackageNotFoundError:
-            continue
-    facts += [("system", f"{platform.system()} {platform.machine()}"), ("processor", _processor())]
-    facts.append(("cores", str(cores())))
+    facts = [*versions().items(), *hardware().items()]
     facts += [
         ("GPU", torch.cuda.get_device_name(number)) for number in range(torch.cuda.device_count())
     ]
@@ -163,22 +185,5 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(
-            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
-        )
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
 def _date(timestamp: float) -> str:
     return datetime.fromtimestamp(timestamp).strftime("%Y-%m-%d %H:%M")
-
-
-def _typed(*words: str) -> str:
-    """A command line; ~ is left for the shell, which expands it only where it is not quoted."""
-    return " ".join(
-        f"~{shlex.quote(w[1:])}" if w.startswith("~/") else shlex.quote(w) for w in words
-    )

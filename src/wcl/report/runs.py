@@ -10,8 +10,11 @@ from typing import Any
 
 from wcl.config import PretrainConfig
 from wcl.errors import InputError
+from wcl.made_with import Sitting, read_sittings
 from wcl.paths import expanded, one_line
 from wcl.settings import parse_settings
+
+_ANY_OF = ("config.yaml", "metrics.jsonl", "encoder.safetensors")
 
 
 @dataclass
@@ -26,6 +29,8 @@ class Run:
     """Of metrics.jsonl."""
     evaluation: dict[str, Any] | None
     """What `wcl eval all` found, None if it was not run."""
+    sittings: list[Sitting] = field(default_factory=list)
+    """In which it was trained; none of a run that does not say."""
     missing: list[str] = field(default_factory=list)
     """What is not there, a sentence each."""
 
@@ -67,24 +72,30 @@ def read_run(path: str) -> Run:
         InputError: there is no run.
     """
     folder = expanded(path)
-    files = [folder / name for name in ("config.yaml", "metrics.jsonl", "encoder.safetensors")]
-    if not any(file.is_file() for file in files):
+    if not is_run(folder):
         raise InputError(f"{path}: no run there; give the folder that `wcl pretrain --out` made")
     run = Run(folder, text(folder.absolute().name), None, [], None)
+    settings, metrics = folder / "config.yaml", folder / "metrics.jsonl"
     try:
-        run.config = parse_settings(["--config", str(files[0])])
+        run.config = parse_settings(["--config", str(settings)])
     except InputError as error:
-        there = files[0].is_file()
+        there = settings.is_file()
         run.missing.append(f"its settings cannot be read ({error})" if there else "no config.yaml")
-    run.lines = read_metrics(files[1])
-    if not files[1].is_file():
+    run.lines = read_metrics(metrics)
+    if not metrics.is_file():
         run.missing.append("no metrics.jsonl, so there are no curves of it")
     elif not run.lines:
         run.missing.append("no step is logged yet, so there are no curves of it")
     if not run.encoder_file.is_file():
         run.missing.append("no encoder yet: its first epoch has not ended")
+    run.sittings = read_sittings(folder / "made_with.json")
     run.evaluation = _evaluation(folder / "evaluation.json", run.missing)
     return run
+
+
+def is_run(folder: Path) -> bool:
+    """Whether there is anything of a run."""
+    return any((folder / name).is_file() for name in _ANY_OF)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

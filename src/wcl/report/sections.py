@@ -4,7 +4,14 @@ import re
 from collections.abc import Sequence
 
 from wcl.report.page import escape
-from wcl.report.provenance import machine_facts, nearest_recipe, training_facts, value_text
+from wcl.report.provenance import (
+    Recipe,
+    machine_facts,
+    made_with,
+    recipe_of,
+    training_facts,
+    value_text,
+)
 from wcl.report.runs import Run
 from wcl.report.scores import Row, Scores, verdict
 
@@ -170,31 +177,42 @@ def mapped(there: bool, missing: Sequence[str]) -> str:
 
 def made(runs: Sequence[Run], commands: Sequence[tuple[str, str]]) -> str:
     parts = [run_heading(runs, number) + settings_of(run) for number, run in enumerate(runs)]
-    return "".join([*parts, repeat(commands), made_with()])
+    return "".join([*parts, repeat(commands), page_made_with()])
 
 
 def settings_of(run: Run) -> str:
-    """How far a run has come, and its settings that are not its recipe's."""
+    """How far a run has come, its settings that are not its recipe's, and what it was made with."""
     parts = [_facts(training_facts(run))]
-    if run.config is None:
-        return "".join([*parts, notes(["Its settings cannot be read."])])
-    recipe, different = nearest_recipe(run.config)
-    said = f"It is nearest to the recipe <b>{escape(recipe)}</b>"
-    if not different:
-        return "".join([*parts, f"<p>{said}, with all of its settings.</p>"])
+    recipe = recipe_of(run)
+    if recipe is None:
+        parts.append(notes(["Its settings cannot be read."]))
+    else:
+        parts.append(_of_recipe(recipe, next((s.config for s in run.sittings if s.config), "")))
+    for step, facts in made_with(run):
+        when = f"From step {step:,} on it was" if step else "It was"
+        parts.append(f"<p>{when} trained with:</p>{_facts([*facts.items()])}")
+    return "".join(parts)
+
+
+def _of_recipe(recipe: Recipe, file: str) -> str:
+    """The recipe of a run, the file of settings if there was one, and what differs."""
+    said = f"the recipe <b>{escape(recipe.name)}</b>"
+    if recipe.known:
+        said = f"It was made from {said}" + (f" and {escape(file)}" if file else "")
+    else:
+        said = (f"It was made from {escape(file)}. " if file else "") + f"It is nearest to {said}"
+    if not recipe.differences:
+        return f"<p>{said}, with all of its settings.</p>"
     lines = "".join(
         f'<tr><th scope="row"><code>{escape(d.name)}</code></th>'
         f"<td>{escape(value_text(d.recipe))}</td><td>{escape(value_text(d.run))}</td></tr>"
-        for d in different
+        for d in recipe.differences
     )
-    return "".join(
-        [
-            *parts,
-            f"<p>{said}; these settings differ:</p>",
-            '<div class="wide"><table><thead><tr><th scope="col">setting</th><th scope="col">'
-            f'{escape(recipe)}</th><th scope="col">this run</th></tr></thead>'
-            f"<tbody>{lines}</tbody></table></div>",
-        ]
+    return (
+        f"<p>{said}; these settings differ:</p>"
+        '<div class="wide"><table><thead><tr><th scope="col">setting</th><th scope="col">'
+        f'{escape(recipe.name)}</th><th scope="col">this run</th></tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
     )
 
 
@@ -203,7 +221,7 @@ def repeat(lines: Sequence[tuple[str, str]]) -> str:
     return f'<h3>To repeat it</h3><pre tabindex="0"><code>{escape(text)}</code></pre>'
 
 
-def made_with() -> str:
+def page_made_with() -> str:
     return f"<h3>This page was made with</h3>{_facts(machine_facts())}"
 
 

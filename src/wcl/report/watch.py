@@ -10,7 +10,9 @@ import errno
 import hmac
 import json
 import secrets
+import time
 from dataclasses import replace
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,16 +20,18 @@ from urllib.parse import parse_qs, urlsplit
 
 from wcl.config import WatchConfig
 from wcl.errors import InputError, RunError
+from wcl.paths import expanded
 from wcl.report import sections
 from wcl.report.charts import charts
 from wcl.report.page import page
 from wcl.report.provenance import commands, duration
-from wcl.report.runs import Run, is_number, read_metrics, read_run, short
+from wcl.report.runs import Run, is_number, is_run, read_metrics, read_run, short
 from wcl.report.scores import evaluated
 from wcl.report.trainer import ask_to_stop, trainer
 
 _HOME = "127.0.0.1"
 _SCRIPTS = ("charts.js", "watch.js")
+_SECONDS_BETWEEN_LOOKS = 0.5  # for a run that has not begun
 _RECENT = 5  # epochs whose time tells that of the coming ones
 _SECRET = "X-WCL-Token"
 _HEADERS = {
@@ -40,34 +44,56 @@ _HEADERS = {
 
 
 def watch(path: str, config: WatchConfig) -> None:
-    """Serve the page until Ctrl-C.
+    """Serve the page until Ctrl-C, as soon as there is a run.
 
     Raises:
-        InputError: no run, or the port cannot be had.
+        InputError: there cannot be a run, or the port cannot be had.
     """
     with open_server(path, config.port) as server:
-        print(f"watch it at {server.address}", flush=True)
-        print("Ctrl-C ends the watching; the run goes on")
         try:
+            wait_for_run(server.folder)
+            print(f"watch it at {server.address}", flush=True)
+            print("Ctrl-C ends the watching; the run goes on", flush=True)
             server.serve_forever()
         except KeyboardInterrupt:
             print()
+
+
+def wait_for_run(folder: Path) -> None:
+    """Return when a run has begun in that folder, which need not be there yet.
+
+    Raises:
+        InputError: there is something else.
+    """
+    said = False
+    while not is_run(folder):
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder}: a file, not the folder of a run")
+        if not said:
+            print(f"{short(folder)}: no run there yet; waiting until one begins", flush=True)
+            said = True
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 class WatchServer(ThreadingHTTPServer):
     """A server of one run's page.
 
     Args:
-        run: as it is when the watching begins.
+        folder: of the run, which must have begun when the server starts.
         port: 0 for any that is free.
     """
 
     daemon_threads = True
 
-    def __init__(self, run: Run, port: int) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         super().__init__((_HOME, port), _Answer)
-        self.run = run
+        self.folder = folder
         self.secret = secrets.token_urlsafe(24)
+
+    @cached_property
+    def run(self) -> Run:
+        """As it is when somebody looks for the first time."""
+        return read_run(str(self.folder))
 
     @property
     def names(self) -> set[str]:
@@ -83,13 +109,13 @@ def open_server(path: str, port: int) -> WatchServer:
     """A server that waits to be started.
 
     Raises:
-        InputError: no run, or the port cannot be had.
+        InputError: the port cannot be had.
     """
-    run = read_run(path)
+    folder = expanded(path)
     if not 0 <= port <= 65535:
         raise InputError(f"--port: must be between 0 and 65535, not {port}")
     try:
-        return WatchServer(run, port)
+        return WatchServer(folder, port)
     except OSError as error:
         reasons = {errno.EADDRINUSE: "is in use", errno.EACCES: "may not be used"}
         why = reasons.get(error.errno or 0, f"cannot be used ({error.strerror})")
@@ -116,7 +142,7 @@ class _Answer(BaseHTTPRequestHandler):
             self._refuse("open the address that wcl watch printed")
         elif asked.path == "/":
             self._send(
-                _page(read_run(str(self.server.run.folder))).encode(), "text/html; charset=utf-8"
+                _page(read_run(str(self.server.folder))).encode(), "text/html; charset=utf-8"
             )
         elif asked.path == "/state":
             # The settings of a run that trains stay as they are, its lines do not.
@@ -125,7 +151,7 @@ class _Answer(BaseHTTPRequestHandler):
             found = state(run, query.get("version", ""))
             self._send(json.dumps(found).encode(), "application/json")
         elif asked.path == "/neighbours.png":
-            self._send((self.server.run.folder / "neighbours.png").read_bytes(), "image/png")
+            self._send((self.server.folder / "neighbours.png").read_bytes(), "image/png")
         else:
             self.send_error(404)
 
@@ -141,7 +167,7 @@ class _Answer(BaseHTTPRequestHandler):
             self.send_error(404)
         else:
             try:
-                ask_to_stop(self.server.run.folder)
+                ask_to_stop(self.server.folder)
                 answer = {"said": "asked it to stop after this step"}
             except RunError as error:
                 answer = {"said": str(error)}

@@ -34,9 +34,12 @@ def settings_of(run: Run, seed: int, data: str, config: ReproduceConfig) -> Pret
         "workers": config.workers,
         **run.changes,
     }
-    recipe = run.recipe + ("-crops" if run.crops else "")
-    parsed = _parsed(recipe, tuple(changes.items()))
+    parsed = _parsed(_recipe_of(run), tuple(changes.items()))
     return replace(parsed, epochs=run.epochs, seed=seed, data=data)
+
+
+def _recipe_of(run: Run) -> str:
+    return run.recipe + ("-crops" if run.crops else "")
 
 
 @cache  # it takes a quarter of a second, and every cell asks for it many times
@@ -114,7 +117,7 @@ class Workshop:
         if begun and not (folder.checkpoint.exists() or folder.previous.exists()):
             shutil.rmtree(folder.path)  # it ended before anything was saved: there is no way on
             begun = False
-        return train.run(config, resume=begun)
+        return train.run(config, begun, _recipe_of(run))
 
     def _measure(self, cell: Cell, seed: int) -> tuple[dict[str, float], dict[str, Any]]:
         run, measure = self.run_folder(cell.run, seed), cell.measure

@@ -10,6 +10,7 @@ from wcl.progress import console
 from wcl.reproduce import sources
 from wcl.reproduce.cells import Workshop, open_workshop
 from wcl.reproduce.listing import listing, seconds_left, show_listing
+from wcl.reproduce.purity_picture import write_gains
 from wcl.reproduce.scales import SCALES, at_scale
 from wcl.reproduce.show import fill, show, write
 from wcl.reproduce.tables import Table, only
@@ -74,14 +75,17 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
         if not finished:
             break
         write(_filled(table, workshop, seeds, failed), workshop.folder)  # to be looked at meanwhile
+        write_gains(workshop)
 
     found = _filled(table, workshop, seeds, failed)
-    path = write(found, workshop.folder)
+    path, picture = write(found, workshop.folder), write_gains(workshop)
     if as_json:
         print(json.dumps(found))
     else:
         show(found)
     where = f"the table is in {path} too"
+    if picture is not None:
+        where += f", gains by the purity of weak labels in {picture}"
     if not finished:
         where += "; it is not complete: the same command goes on"
     console().print(where, markup=False, soft_wrap=True)
