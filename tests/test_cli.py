@@ -241,6 +241,29 @@ def test_evaluations_refuse_numbers_that_cannot_be(
     assert option in refused(words, capsys)
 
 
+@pytest.mark.parametrize("workers", ["-2", "1025"])
+@pytest.mark.parametrize(
+    "command",
+    ["eval knn RUN", "eval all RUN", "embed RUN", "neighbours RUN", "duplicates RUN", "report RUN"],
+)
+def test_every_command_refuses_workers_that_cannot_be(
+    command: str,
+    workers: str,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (9, 9)).save("query.png")
+    words = [str(run) if word == "RUN" else word for word in command.split()]
+    more = {"embed": ["--out", "x.csv"], "neighbours": ["--query", "query.png"]}
+    words += ["--data", "digits", f"--workers={workers}", *more.get(words[0], [])]
+    said = refused(words, capsys)
+    assert said == f"wcl: --workers: must be between -1 and 1024, not {workers}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["query.png"]
+
+
 @pytest.mark.parametrize("content", [b"\x00\xff\xfe", b"optim: 3\n", b"- a\n- b\n"])
 def test_files_that_are_no_settings_are_refused(
     content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -12,6 +12,7 @@ from PIL import Image, ImageColor
 from scipy import ndimage
 from torch import Tensor
 
+from wcl import progress
 from wcl.config import AugmentConfig, CropsConfig, PretrainConfig
 from wcl.contact_sheet import contact_sheet, neighbour_sheet, write_neighbours
 from wcl.data import ArraySource
@@ -159,6 +160,16 @@ def sheet_of_views(crops: int, views: int = 3) -> tuple[Image.Image, list[tuple[
 def sum_of(side: slice) -> int:
     """Twice its middle."""
     return int(side.start + side.stop)
+
+
+def test_a_sheet_of_views_says_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_FIRST_LINE", 0.0)
+    monkeypatch.setattr(progress, "_BETWEEN_LINES", 0.0)
+    sheet_of_views(crops=0)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in lines] == [f"making views: {n}%" for n in (25, 50, 75)]
 
 
 @pytest.mark.parametrize("crops", [0, 1, 4])

@@ -212,6 +212,30 @@ def test_embed_of_nothing_has_no_rows() -> None:
     assert trained(described()).embed([]).shape == (0, 256)
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ([torch.zeros(3, 32, 32, dtype=torch.uint8)], "list with Tensor in it"),
+        (["a.jpg", None], "list with NoneType in it"),
+        (np.zeros((2, 32, 32, 3), np.uint8), "ndarray with ndarray in it"),
+        ({"a.jpg": 1}, "dict"),
+        (iter(["a.jpg"]), "list_iterator"),
+        (None, "NoneType"),
+    ],
+)
+def test_embed_says_in_one_line_what_it_takes(
+    given: Any, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (32, 32)).save("a.jpg")
+    with pytest.raises(TypeError) as refused:
+        trained(described()).embed(given)
+    assert str(refused.value) == (
+        "embed takes a file or PIL image, a list of these, or one tensor of bytes "
+        f"(N, 3, height, width); got {says}"
+    )
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_embed_leaves_the_encoder_as_it_was(training: bool) -> None:
     encoder = trained(described())

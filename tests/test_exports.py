@@ -248,7 +248,24 @@ def test_the_model_card_says_how_it_was_made(run: Path, tmp_path: Path) -> None:
     settings = yaml.safe_load(body.partition("```yaml\n")[2].partition("```")[0])
     whole = yaml.safe_load((run / "config.yaml").read_text())
     assert settings["optim"] == whole["optim"]
+    assert "part of the data" not in body
     assert {"data", "out", "workers"} & settings.keys() == set()
+
+
+def test_the_model_card_says_what_part_of_the_data_was_used(tmp_path: Path) -> None:
+    data = photo_folder(tmp_path / "birds", ("crow", "gull", "wren"))
+    (data / "crow" / "000.jpg").write_bytes(b"")
+    changes: dict[str, Any] = {"crow": {}, "some": {"limit": 17, "classes": 2}}
+    cards = {}
+    for name, settings in changes.items():
+        run = photo_run(data, tmp_path / name, epochs=1, **settings)
+        cards[name] = (wcl.export(run, "hub-folder") / "README.md").read_text()
+        (data / "crow" / "000.jpg").write_bytes((data / "crow" / "001.jpg").read_bytes())
+    said = "Trained on a part of the data: "
+    assert said + "without 1 that could not be read.\n" in cards["crow"]
+    some = "the first 2 classes alone, in the order of their names; at most 17 images, drawn at"
+    assert said + some in cards["some"]
+    assert "could not be read" not in cards["some"]
 
 
 def test_the_model_card_has_the_results_of_these_weights_alone(run: Path, tmp_path: Path) -> None:

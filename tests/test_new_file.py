@@ -10,6 +10,7 @@ import torch
 
 import wcl
 from runs import tiny_run
+from wcl.cli import run_command
 from wcl.config import KnnConfig
 from wcl.errors import InputError
 from wcl.evaluation.classes import check_confusion, write_confusion
@@ -48,6 +49,61 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_an_error_names_the_file_that_was_wanted_unless_it_is_of_another(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.txt", tmp_path / "nowhere" / "b.txt"
+
+    def write(to: Path | None = None) -> None:
+        with written_whole(path) as unfinished:
+            (to or unfinished).write_text("x" * 2000)
+
+    with full_disk(1000), pytest.raises(OSError, match="File too large") as full:
+        write()
+    with pytest.raises(FileNotFoundError) as missing:
+        write(other)
+    assert (full.value.filename, missing.value.filename) == (str(path), str(other))
+    path = other
+    with pytest.raises(FileNotFoundError) as missing:
+        write()
+    assert missing.value.filename == str(other)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("runs") / "digits", epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["report", "--data", "digits", "--images", "20"], "page.html"),
+        (["embed", "--data", "digits"], "vectors.parquet"),
+        (["embed", "--data", "digits"], "vectors.npy"),
+        (["embed", "--data", "digits"], "vectors.csv"),
+        (["export", "--to", "timm"], "x.safetensors"),
+        (["export", "--to", "torchscript"], "x.pt"),
+        (["export", "--to", "onnx"], "x.onnx"),
+        (["export", "--to", "hub-folder"], "hub"),
+    ],
+)
+def test_a_full_disk_is_one_line_that_names_the_file_and_what_to_do(
+    command: list[str],
+    name: str,
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, *options = command
+    # The vectors themselves fit, their file does not.
+    room = 600_000 if first == "embed" else 1000
+    with full_disk(room):
+        assert run_command([first, str(run), *options, "--out", str(tmp_path / name)]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"wcl: {tmp_path / name}: File too large; when that is mended, give")
+    partial = {tmp_path / f"{name}.partial"} if first == "embed" else set()
+    assert set(tmp_path.iterdir()) == partial
+    assert run_command([first, str(run), *options, "--out", str(tmp_path / name)]) == 0
+
+
 def test_a_name_as_long_as_names_can_be_is_no_obstacle(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 251 + ".txt")
     with written_whole(path) as unfinished:
@@ -64,8 +120,8 @@ def test_a_confusion_table_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None
     check_confusion(config)  # and so the next attempt may use the name
 
 
-def test_a_map_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    run, out = tiny_run(tmp_path / "run", epochs=1), tmp_path / "out"
+def test_a_map_on_a_full_disk_leaves_nothing(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
     out.mkdir()
     with full_disk(6000), pytest.raises(OSError, match="File too large"):
         wcl.evaluate(run, "project", "digits", out=str(out / "map.png"), groups=2, per_group=5)

@@ -31,6 +31,16 @@ def test_a_log_gets_lines_that_say_how_far_it_is(
     assert capsys.readouterr().err.startswith("reading: 25%")
 
 
+def test_a_log_gets_its_first_line_after_two_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    for _ in track(range(20), "reading"):
+        now[0] += 0.5
+    assert capsys.readouterr().err == "reading: 20%, about 8 seconds left\n"
+
+
 def test_what_is_over_in_a_moment_leaves_nothing_in_a_log(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from wcl.config import PretrainConfig, flat
 from wcl.errors import InputError
-from wcl.machine import best_device
+from wcl.machine import MOST_WORKERS, best_device
 
 _AT_LEAST = {
     "epochs": 1,
@@ -52,7 +52,7 @@ _AT_MOST = {
     "size": 4096,
     "devices": 1024,
     "threads": 4096,
-    "workers": 1024,
+    "workers": MOST_WORKERS,
     "model.head_width": 2**20,
     "model.head_out": 2**20,
 }

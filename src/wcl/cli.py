@@ -44,7 +44,7 @@ def pretrain(words: list[str]) -> int:
         print(f"{config.method} on {config.data} for {config.epochs} epochs", file=sys.stderr)
     from wcl import train
 
-    return 0 if train.run(config, resume) else _STOPPED
+    return 0 if train.run(config, resume, settings.recipe_of(words, resume)) else _STOPPED
 
 
 def evaluate(words: list[str]) -> int:

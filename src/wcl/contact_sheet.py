@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from wcl.errors import InputError
 from wcl.multicrop import view_kinds
 from wcl.new_file import new_file, written_whole
 from wcl.pictures import INK, RULE, text_width, write
+from wcl.progress import track
 from wcl.randomness import Draws, Integers
 
 _SMALLEST_TILE = 96
@@ -63,16 +65,8 @@ def contact_sheet(
     source: Source, config: PretrainConfig, images: int = 8, views: int = 8
 ) -> Image.Image:
     """Rows of an original and its augmented views, as training with these settings sees them."""
-    order = np.random.default_rng(config.seed).permutation(len(source)).tolist()
-    rows: list[list[Tensor]] = []
-    for index in order:
-        if len(rows) == images:
-            break
-        try:
-            original = centre_crop(source.image(index), config.size, source.channels)
-            rows.append([original, *_views(source, index, config, views)])
-        except UnreadableImage:
-            continue
+    found = _images_and_views(source, config, views)
+    rows = list(track(islice(found, images), "making views", min(images, len(source))))
     if not rows:
         raise InputError(f"{source.name}: none of its images can be read")
     crops = config.crops
@@ -80,6 +74,16 @@ def contact_sheet(
     if crops.count:
         parts.append(_Part(f"crops of {config.crop_size} pixels", crops.count))
     return _sheet(rows, config.size, parts)
+
+
+def _images_and_views(source: Source, config: PretrainConfig, count: int) -> Iterator[list[Tensor]]:
+    """Of the images that can be read, in random order: the image, its views and small crops."""
+    for index in np.random.default_rng(config.seed).permutation(len(source)).tolist():
+        try:
+            original = centre_crop(source.image(index), config.size, source.channels)
+            yield [original, *_views(source, index, config, count)]
+        except UnreadableImage:
+            continue
 
 
 def _counted(count: int, what: str) -> str:

@@ -23,12 +23,12 @@ from torch import Tensor
 from wcl.config import EmbedConfig
 from wcl.data import Source, open_split, subset, with_channels
 from wcl.encoder import Encoder, load
-from wcl.errors import InputError, RunError
+from wcl.errors import InputError
 from wcl.evaluation.features import BATCH, features_key, none_can_be_read, pixel_batches
-from wcl.machine import best_device, use_threads
-from wcl.new_file import must_be_new, new_file
+from wcl.machine import best_device, check_workers, use_threads
+from wcl.new_file import errors_naming, must_be_new, new_file
 from wcl.paths import expanded, one_line
-from wcl.progress import console, track
+from wcl.progress import say, track
 from wcl.weights_file import read_header, read_weights, write_weights
 
 CHUNK = 4 * BATCH
@@ -59,7 +59,8 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
     """Write path, label and vector of every image: the same as `wcl embed RUN --data SRC`.
 
     Raises:
-        InputError: no encoder, no such data, or a file that cannot be written or exists already.
+        InputError: no encoder, no such data, or a file that cannot be or exists already.
+        OSError: it cannot be written; called again, it goes on where it was.
     """
     out = new_file(config.out, tuple(_WRITERS))
     partial = expanded(out.with_name(out.name + ".partial"))
@@ -69,6 +70,7 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
     if not config.data:
         raise InputError("--data: say where the images are")
     use_threads(config.threads)
+    check_workers(config.workers)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
     channels = encoder.description.channels
     sources = [with_channels(s, channels) for s in open_split(config.data, config.split)]
@@ -78,7 +80,7 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
             for chunk in chunks(encoder, source, kept.images_done(number), config.workers):
                 kept.add(number, chunk)
     except KeyboardInterrupt:
-        _say("stopped; the same command goes on where it was")
+        say("stopped; the same command goes on where it was")
         raise
     count = kept.count()
     if count == 0:
@@ -86,7 +88,8 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
         raise InputError(f"{config.data}: {none_can_be_read(sum(map(len, sources)))}")
     labelled = any(_has_labels(source) for source in sources)
     whole = kept.folder / out.name
-    _WRITERS[out.suffix.lower()](whole, kept.parts(), count, encoder.features, labelled)
+    with errors_naming(out, kept.folder):
+        _WRITERS[out.suffix.lower()](whole, kept.parts(), count, encoder.features, labelled)
     if out.suffix.lower() == ".npy":
         # What a command left there that was stopped at this very place is just the same.
         if not (beside.is_file() and filecmp.cmp(_paths_beside(whole), beside, shallow=False)):
@@ -130,13 +133,14 @@ class _Kept:
         if found == key.encode():
             done = sum(min(self.images_done(n), len(s)) for n, s in enumerate(sources))
             total = sum(len(source) for source in sources)
-            _say(f"{folder}: going on after {done:,} of {total:,} images")
+            say(f"{folder}: going on after {done:,} of {total:,} images")
             return
         if folder.exists():
-            _say(f"{folder}: of another encoder or other images; starting anew")
+            say(f"{folder}: of another encoder or other images; starting anew")
             self.remove()
         folder.mkdir()
-        file.write_text(key)
+        with errors_naming(file, file):
+            file.write_text(key)
 
     def files(self, source: int) -> list[Path]:
         """The chunks of a source, in order, up to the first that is not whole."""
@@ -150,10 +154,7 @@ class _Kept:
     def add(self, source: int, chunk: Chunk) -> None:
         number = int(chunk.rows[0]) // CHUNK
         file = self.folder / f"{source}-{number:08d}.safetensors"
-        try:
-            write_weights(file, {"vectors": chunk.vectors, "rows": chunk.rows})
-        except OSError as error:
-            raise RunError(f"{file}: cannot be written ({error.strerror})") from error
+        write_weights(file, {"vectors": chunk.vectors, "rows": chunk.rows})
 
     def count(self) -> int:
         """How many vectors there are."""
@@ -215,11 +216,7 @@ def _name_unreadable(kept: _Kept, count: int, data: str) -> None:
         named = map(one_line, islice(kept.unreadable(), _NAMED))
         names = ", ".join(named) + (", …" if missing > _NAMED else "")
         said = f"{missing} of {total} images cannot be read and are left out: {names}"
-        _say(f"{said}; `wcl data {data}` says why")
-
-
-def _say(text: str) -> None:
-    console().print(text, markup=False, soft_wrap=True)
+        say(f"{said}; `wcl data {data}` says why")
 
 
 def _write_parquet(
@@ -242,17 +239,21 @@ def _write_parquet(
 
 def _write_npy(file: Path, parts: Iterable[Part], count: int, width: int, labelled: bool) -> None:
     """An array, and a table of what its rows are beside it."""
-    array = np.lib.format.open_memmap(file, "w+", np.float32, (count, width))
+    descr = np.lib.format.dtype_to_descr(np.dtype(np.float32))
+    header = {"descr": descr, "fortran_order": False, "shape": (count, width)}
     row = 0
-    with _paths_beside(file).open("w", newline="", encoding="utf-8") as table:
+    with (
+        file.open("wb") as array,
+        _paths_beside(file).open("w", newline="", encoding="utf-8") as table,
+    ):
+        np.lib.format.write_array_header_1_0(array, header)
         writer = csv.writer(table)
         writer.writerow(["row", "path", *(["label"] if labelled else [])])
         for part in parts:
-            array[row : row + len(part.paths)] = part.vectors
+            array.write(part.vectors.tobytes())
             for texts in _texts(part, labelled):
                 writer.writerow([row, *texts])
                 row += 1
-    array.flush()
 
 
 def _write_csv(file: Path, parts: Iterable[Part], count: int, width: int, labelled: bool) -> None:

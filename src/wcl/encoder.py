@@ -96,9 +96,15 @@ class Embedder(ABC):
 
         Returns:
             (N, features) on the host.
+
+        Raises:
+            TypeError, ValueError: these are not images.
+            InputError: a file cannot be read.
         """
         if isinstance(images, str | Path | Image.Image):
             images = [images]
+        if isinstance(images, dict) or not hasattr(images, "__getitem__"):
+            raise self._wrong_type(type(images).__name__)
         parts = []
         for start in range(0, len(images), batch):
             chunk = images[start : start + batch]
@@ -114,10 +120,18 @@ class Embedder(ABC):
             wanted = f"(N, {self.description.channels}, height, width)"
             raise ValueError(f"images are {wanted}; these are {tuple(pixels.shape)}")
 
+    def _wrong_type(self, given: str) -> TypeError:
+        return TypeError(
+            "embed takes a file or PIL image, a list of these, or one tensor of bytes "
+            f"(N, {self.description.channels}, height, width); got {given}"
+        )
+
     def _pixels(self, images: Sequence[str | Path | Image.Image]) -> Tensor:
         size, channels = self.description.size, self.description.channels
         pixels = []
         for image in images:
+            if not isinstance(image, str | Path | Image.Image):
+                raise self._wrong_type(f"{type(images).__name__} with {type(image).__name__} in it")
             try:
                 opened = image if isinstance(image, Image.Image) else open_image(Path(image))
                 pixels.append(centre_crop(opened, size, channels))

@@ -1,6 +1,7 @@
-"""Errors that a user can cause, and the nearest name to a mistyped one."""
+"""Errors that a user can cause, in words, and the nearest name to a mistyped one."""
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -35,6 +36,18 @@ class ToldElsewhere(Exception):
         super().__init__(status)
         self.status = status
         """Exit status."""
+
+
+def in_words(error: OSError) -> str:
+    """What is wrong with a file or a disk, and what to do.
+
+    >>> in_words(OSError(errno.ENOSPC, "No space left on device", "runs/a/report.html"))
+    'runs/a/report.html: No space left on device; make room there and give the command again'
+    """
+    said = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "make room there and" if full else "when that is mended,"
+    return f"{said}; {remedy} give the command again"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -39,16 +39,36 @@ def written_whole(path: Path) -> Iterator[Path]:
 
     If anything goes wrong, such as a full disk, what was written is removed, and what was at the
     path before is still there. After a power cut there is one or the other.
+
+    Raises:
+        OSError: it cannot be written; the error names the path.
     """
     unfinished = path.with_name(f".wcl-{uuid4().hex}.tmp")  # fits where the path's own name fits
     try:
-        yield unfinished
-        onto_disk(unfinished)
-        unfinished.replace(path)
-    except BaseException:
+        with errors_naming(path, unfinished):
+            yield unfinished
+            onto_disk(unfinished)
+            unfinished.replace(path)
+    finally:
         with suppress(OSError):
-            unfinished.unlink()
-        raise
+            unfinished.unlink()  # is there only if something failed
+
+
+@contextmanager
+def errors_naming(path: Path, unfinished: Path) -> Iterator[None]:
+    """Have errors of the disk name that path.
+
+    A full disk names no file at all, and what is unfinished has a name that means nothing to
+    anybody. Errors that name another file stay as they are.
+    """
+    try:
+        yield
+    except OSError as error:
+        name = error.filename
+        if isinstance(name, str | os.PathLike) and not Path(name).is_relative_to(unfinished):
+            raise
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(error.errno, reason, str(path)) from error
 
 
 def onto_disk(path: Path) -> None:

@@ -6,6 +6,8 @@ In a terminal it is a bar; in a file or a pipe, such as the log of a batch job, 
 import os
 import time
 from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 T = TypeVar("T")
 _PATIENCE = 1.0  # seconds before a bar shows: what is over by then needs none
-_FIRST_LINE, _BETWEEN_LINES = 5.0, 30.0  # seconds
+_FIRST_LINE, _BETWEEN_LINES = 2.0, 30.0  # seconds
 
 
 class _Console(Console):
@@ -29,6 +31,28 @@ class _Console(Console):
 def console() -> Console:
     """Where words for people go; standard output is kept for results."""
     return _Console(stderr=True, highlight=False)
+
+
+_said: ContextVar[set[str] | None] = ContextVar("_said", default=None)
+
+
+def say(text: str) -> None:
+    """Print a line as it is: brackets in the names of files are no markup."""
+    said = _said.get()
+    if said is None or text not in said:
+        console().print(text, markup=False, soft_wrap=True)
+    if said is not None:
+        said.add(text)
+
+
+@contextmanager
+def nothing_said_twice() -> Iterator[None]:
+    """For a task of many parts, which all have the same to say about the data."""
+    before = _said.set(set())
+    try:
+        yield
+    finally:
+        _said.reset(before)
 
 
 def track(items: Iterable[T], doing: str, total: int | None = None) -> Iterator[T]:

@@ -20,10 +20,10 @@ from wcl.errors import InputError
 from wcl.evaluation.features import features_and_rows
 from wcl.knn import nearest
 from wcl.knn.groups import linked_groups
-from wcl.machine import best_device, use_threads
+from wcl.machine import best_device, check_workers, use_threads
 from wcl.new_file import free_name, new_file, written_whole
 from wcl.paths import expanded, one_line
-from wcl.progress import console
+from wcl.progress import say
 from wcl.tile_sheet import Row, Tile, source_thumbnail, thumbnail, tile_sheet
 
 _NEIGHBOURS_ACROSS = 6
@@ -87,6 +87,7 @@ def neighbours(
     queries = [query] if isinstance(query, str | Path) else list(query)
     if k < 1:
         raise InputError(f"--k: must be at least 1, not {k}")
+    check_workers(workers)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(device))
     vectors = [encoder.embed(expanded(file)) for file in queries]
     source = _open(data)
@@ -128,6 +129,7 @@ def duplicates(
     """
     if not 0 < threshold <= 1:
         raise InputError(f"--threshold: must be above 0 and at most 1, not {threshold}")
+    check_workers(workers)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(device))
     source = _open(data)
     values, rows = _features(encoder, source, workers)
@@ -199,8 +201,7 @@ def show_duplicates(run: str, config: DuplicatesConfig, as_json: bool) -> None:
     groups = "1 group" if len(found) == 1 else f"{len(found):,} groups"
     print(f"{total:,} of {len(source):,} images in {groups}; wrote {out}")
     if len(source) > 3 and 2 * len(found[0].paths) > len(source):
-        advice = f"one group holds most images: {_advice(config.threshold)}"
-        console().print(advice, markup=False, soft_wrap=True)
+        say(f"one group holds most images: {_advice(config.threshold)}")
 
 
 def _advice(threshold: float) -> str:

@@ -1,5 +1,9 @@
-"""A picture of rows of images: a heading, a title above each row, a caption below each image."""
+"""A picture of rows of images: a heading, a title above each row, a caption below each image.
 
+Short rows stand beside each other.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,11 +12,13 @@ from PIL import Image, ImageDraw
 
 from wcl.data import Source
 from wcl.data.decode import UnreadableImage, decoded
-from wcl.pictures import FAINT, GROUND, RULE, write
+from wcl.pictures import FAINT, GROUND, RULE, text_width, write
 
 _TILE = 160
 _GAP = 12
 _CAPTION = 48
+_LEADING = _TILE + 3 * _GAP
+_BETWEEN_ROWS = 3 * _GAP
 _TITLE = 36
 _HEADING = 44
 _HEADING_LETTERS, _TITLE_LETTERS, _VALUE_LETTERS, _NAME_LETTERS = 22, 17, 15, 13
@@ -58,32 +64,81 @@ def source_thumbnail(source: Source, index: int) -> Image.Image:
 
 
 def tile_sheet(heading: str, rows: Sequence[Row], columns: int) -> Image.Image:
-    """Draw rows below each other; tiles of a row beyond `columns` go on in another line."""
-    across = min(columns, max(len(row.tiles) for row in rows))
-    leading = _TILE + 3 * _GAP if any(row.lead for row in rows) else 0
-    step, line = _TILE + _GAP, _TILE + _CAPTION
-    lines = [max(1, -(-len(row.tiles) // across)) for row in rows]
-    heights = [_TITLE + count * line + _GAP for count in lines]
-    # Headings and titles want some room even above two tiles.
-    width = max(leading + across * step, 4 * step) + _GAP
-    sheet = Image.new("RGB", (width, _HEADING + sum(heights) + _GAP), "white")
-    pen = ImageDraw.Draw(sheet)
-    inner = width - 2 * _GAP
-    write(pen, (_GAP, _GAP), heading, _HEADING_LETTERS, width=inner)
+    """Draw rows from left to right, as many beside each other as have room, and from top to bottom.
+
+    Args:
+        heading: what it is a picture of.
+        rows: at least one.
+        columns: tiles beside each other; those of a row beyond that go on in another line.
+    """
+    blocks = [_block(row, columns) for row in rows]
+    most = max([columns * (_TILE + 2 * _GAP), *(block.width for block in blocks)])
+    shelves = _shelves(blocks, most)
+    # No wider than so few lines need: the last one is then as full as can be.
+    enough = (w for w in range(most + 1) if len(_shelves(blocks, w)) == len(shelves))
+    shelves = _shelves(blocks, next(enough))
+    inner = max(map(_width, shelves))
+    inner = max(inner, min(most, math.ceil(text_width(heading, _HEADING_LETTERS))))
+    heights = [max(block.height for block in shelf) for shelf in shelves]
+    sheet = Image.new("RGB", (inner + 2 * _GAP, _HEADING + sum(heights) + _GAP), "white")
+    write(ImageDraw.Draw(sheet), (_GAP, _GAP), heading, _HEADING_LETTERS, width=inner)
     top = _HEADING + _GAP
-    for row, height in zip(rows, heights, strict=True):
-        pen.line([(_GAP, top), (width - _GAP, top)], RULE)
-        write(pen, (_GAP, top + 8), row.title, _TITLE_LETTERS, width=inner)
-        first = top + _TITLE
-        if row.lead:
-            _place(sheet, row.lead, _GAP, first)
-            ruled = leading - _GAP // 2
-            pen.line([(ruled, first), (ruled, top + height - 2 * _GAP)], RULE, 2)
-        for number, tile in enumerate(row.tiles):
-            down, right = divmod(number, across)
-            _place(sheet, tile, leading + _GAP + right * step, first + down * line)
+    for shelf, height in zip(shelves, heights, strict=True):
+        left = _GAP
+        for block in shelf:
+            _draw(sheet, block, left, top)
+            left += block.width + _BETWEEN_ROWS
         top += height
     return sheet
+
+
+class _Block(NamedTuple):
+    """A row and the room that it takes."""
+
+    row: Row
+    across: int
+    """Tiles beside each other."""
+    width: int
+    height: int
+
+
+def _block(row: Row, columns: int) -> _Block:
+    across = max(1, min(columns, len(row.tiles)))
+    lines = max(1, -(-len(row.tiles) // across))
+    width = (_LEADING if row.lead else 0) + across * (_TILE + _GAP) - _GAP
+    return _Block(row, across, width, _TITLE + lines * (_TILE + _CAPTION) + _GAP)
+
+
+def _shelves(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:
+    """The blocks in lines of at most that width, or of a single block that is wider."""
+    shelves: list[list[_Block]] = []
+    for block in blocks:
+        if shelves and _width([*shelves[-1], block]) <= width:
+            shelves[-1].append(block)
+        else:
+            shelves.append([block])
+    return shelves
+
+
+def _width(shelf: Sequence[_Block]) -> int:
+    return sum(block.width for block in shelf) + (len(shelf) - 1) * _BETWEEN_ROWS
+
+
+def _draw(sheet: Image.Image, block: _Block, left: int, top: int) -> None:
+    """A line, the title below it, and the tiles."""
+    pen, row = ImageDraw.Draw(sheet), block.row
+    pen.line([(left, top), (left + block.width, top)], RULE)
+    write(pen, (left, top + 8), row.title, _TITLE_LETTERS, width=block.width)
+    first = top + _TITLE
+    if row.lead:
+        _place(sheet, row.lead, left, first)
+        left += _LEADING
+        ruled = left - 3 * _GAP // 2
+        pen.line([(ruled, first), (ruled, top + block.height - 2 * _GAP)], RULE, 2)
+    for number, tile in enumerate(row.tiles):
+        down, right = divmod(number, block.across)
+        place = left + right * (_TILE + _GAP), first + down * (_TILE + _CAPTION)
+        _place(sheet, tile, *place)
 
 
 def _place(sheet: Image.Image, tile: Tile, left: int, top: int) -> None:

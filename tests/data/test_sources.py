@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 from torchvision.datasets import CIFAR10
 
 from images import encoded, flat_folder, photo_folder, picture
 from wcl.data import (
     ArraySource,
+    Source,
     first_classes,
     held_out,
     in_memory,
@@ -31,7 +33,7 @@ from wcl.data import (
     with_channels,
 )
 from wcl.data.decode import UnreadableImage, whole_pixels
-from wcl.data.describe import examine
+from wcl.data.describe import _looks, examine
 from wcl.data.huggingface import HuggingFaceSource
 from wcl.errors import InputError
 
@@ -362,6 +364,30 @@ def test_examine_counts_sizes_classes_and_unreadable_files(tmp_path: Path) -> No
     assert sum(found.sizes.values()) == 8
     assert found.classes == {"cat": 5, "dog": 5}
     assert sorted(Path(where).name for where in found.unreadable) == ["001.jpg", "002.jpg"]
+
+
+def test_looking_at_images_begins_before_all_are_handed_to_the_threads() -> None:
+    """Or a large source would take long, and gigabytes, before the first sign of progress."""
+    opened: list[int] = []
+
+    class Many(Source):
+        name = "many"
+
+        def __len__(self) -> int:
+            return 5000
+
+        def image(self, index: int) -> Image.Image:
+            opened.append(index)
+            return Image.new("L", (index + 1, 1))
+
+        def where(self, index: int) -> str:
+            return str(index)
+
+    looks = _looks(Many())
+    assert next(looks) == (1, 1)
+    looks.close()
+    assert 1 <= len(opened) <= 1000
+    assert list(_looks(Many())) == [(1, index + 1) for index in range(5000)]
 
 
 def test_a_file_that_vanishes_is_unreadable(tmp_path: Path) -> None:

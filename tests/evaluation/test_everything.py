@@ -1,6 +1,7 @@
 """All evaluations at once: one table, in the terminal and in two files."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,22 @@ def test_a_protocol_that_cannot_be_carried_out_is_named_with_its_reason(
     said = " ".join(capsys.readouterr().out.split())
     assert "finetune is left out: " in said
     assert "knn" in said
+
+
+def test_what_all_protocols_have_to_say_is_said_once(
+    run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for split in ("train", "test"):
+        shutil.copytree(data, tmp_path / split)
+        (tmp_path / split / "cat" / "damaged.jpg").write_bytes(b"")
+    words = ["eval", "all", str(run), "--data", str(tmp_path), "--labels", "2-per-class"]
+    for _ in range(2):  # and again by the next command
+        assert run_command([*words, "--workers", "0"]) == 0
+        said = capsys.readouterr().err
+        assert said.count("k = 16, 32, 64 left out: ") == 1
+        assert said.count("test images are training images too") == 1
+        assert said.count(f"{tmp_path / 'test'}: 1 of 25 images cannot be read") == 1
+        assert [said.count(f"{name} …") for name in ("knn", "linear", "lowshot")] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("labels", ["bogus", "10", "0%", "no/such/list.txt", "x" * 300])

@@ -182,9 +182,13 @@ def test_labelled_images_that_cannot_be_read_at_all_are_an_error(tmp_path: Path)
         wcl.evaluate(run, "finetune", data, test_data=str(data), labels=str(names), epochs=1)
 
 
-def test_a_rate_that_blows_up_is_a_failed_run(run: Path) -> None:
-    with pytest.raises(RunError, match="the loss is not finite"):
-        wcl.evaluate(run, "finetune", "digits", labels="1%", rate=1e30, epochs=5)
+@pytest.mark.parametrize(("rate", "epochs"), [(1e30, 5), (1e38, 1)])
+def test_a_rate_that_blows_up_is_a_failed_run(rate: float, epochs: int, run: Path) -> None:
+    """Even if only the last step does, which no loss comes after."""
+    with pytest.raises(RunError) as failed:
+        wcl.evaluate(run, "finetune", "digits", labels="1%", rate=rate, epochs=epochs)
+    said = f"fine-tuning at rates of 0.05 and {rate:g}: the classifier diverged; use smaller ones"
+    assert str(failed.value) == said
 
 
 @pytest.mark.parametrize("labelled", range(2, 40))

@@ -4,18 +4,20 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageColor
 from sklearn.metrics import silhouette_score
 from torch.nn import functional as F
 
 import wcl
 from runs import tiny_run
+from wcl.cli import run_command
 from wcl.config import ProjectConfig
 from wcl.data import open_source
 from wcl.errors import InputError
-from wcl.evaluation.project import choose, run_names, separation
+from wcl.evaluation.project import _COLOURS, choose, draw, run_names, separation
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,36 @@ def test_two_runs_are_drawn_side_by_side_with_the_same_images(run: Path, tmp_pat
     with Image.open(tmp_path / "one.png") as picture:
         assert width == 2 * picture.width
     assert alone.rows[0] == found.rows[0]
+
+
+def test_nothing_is_trained_so_no_number_of_training_images_is_told(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", "project", str(run), "--data", "digits", "--groups", "2", "--per_group", "5"]
+    assert run_command([*words, "--out", str(tmp_path / "map.png")]) == 0
+    said = capsys.readouterr().out
+    assert "n_test" in said
+    assert "n_train" not in said
+
+
+@pytest.mark.parametrize(
+    ("maps", "length", "lines"), [(1, 1, 1), (2, 1, 1), (2, 8, 1), (1, 8, 2), (1, 20, 4)]
+)
+def test_the_names_of_ten_classes_take_as_few_lines_as_they_need(
+    maps: int, length: int, lines: int
+) -> None:
+    names = [chr(ord("a") + i) * length for i in range(10)]
+    places = [torch.rand(20, 2) for _ in range(maps)]
+    labels = torch.arange(20) % 10
+    sheets = [
+        draw(places, ["title"] * maps, shown, names) for shown in (labels, torch.zeros_like(labels))
+    ]
+    heights = [sheet.height for sheet in sheets]
+    assert heights[0] - heights[1] == (lines - 1) * 34
+    # Every class has its colour in the legend, however many lines that takes.
+    legend = np.asarray(sheets[0])[900 + 68 :]
+    shown = {tuple(colour) for colour in legend.reshape(-1, 3).tolist()}
+    assert {ImageColor.getrgb(colour) for colour in _COLOURS} <= shown
 
 
 @pytest.mark.parametrize(

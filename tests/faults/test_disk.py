@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import finish, start
 
 from runs import CROPS, assert_same_run, checkpoint, tiny_run
 from wcl import train
@@ -115,3 +116,23 @@ def test_a_run_whose_folder_vanishes_goes_on_when_it_is_back(
     away.rename(out)
     tiny_run(out, resume=True, **SETTINGS)
     assert_same_run(whole, out)
+
+
+def test_vectors_on_a_disk_that_fills_up_are_gone_on_with_when_there_is_room(
+    disk: Path, whole: Path
+) -> None:
+    """In a process of its own: one that had mapped the file into memory would be killed."""
+    file = disk / "vectors.npy"
+    words = ["embed", str(whole), "--data=digits", f"--out={file}"]
+    fill(disk)
+    with (disk / "filler").open("r+") as filler:  # room for the vectors, but for no file of them
+        filler.truncate((disk / "filler").stat().st_size - 900_000)
+    status, said = finish(start(words))
+    full = "No space left on device; make room there and give the command again"
+    assert (status, said.splitlines()[-1]) == (1, f"wcl: {file}: {full}")
+    (disk / "filler").unlink()
+    status, said = finish(start(words))
+    assert status == 0
+    assert "going on after" in said
+    assert file.is_file()
+    assert not (disk / "vectors.npy.partial").exists()

@@ -1,6 +1,7 @@
 """`wcl data SRC`: what is there, before anything is trained on it."""
 
 from collections import Counter
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from wcl.progress import track
 
 _SPLITS = ("training", "test")
 _NAMED = 12  # classes
+_AT_A_TIME = 1000
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,12 @@ def examine(source: Source) -> Found:
     if isinstance(source, ArraySource):
         sizes[(source.pixels.shape[2], source.pixels.shape[3])] = len(source)
     else:
-        with ThreadPoolExecutor(worker_count(-1) + 1) as pool:
-            results = pool.map(lambda index: _look(source, index), range(len(source)))
-            for index, result in enumerate(track(results, "looking at images", len(source))):
-                if isinstance(result, str):
-                    unreadable[source.where(index)] = result
-                else:
-                    sizes[result] += 1
+        looks = track(_looks(source), "looking at images", len(source))
+        for index, result in enumerate(looks):
+            if isinstance(result, str):
+                unreadable[source.where(index)] = result
+            else:
+                sizes[result] += 1
     classes: dict[str, int] = {}
     if source.labels is not None:
         counts = torch.bincount(source.labels, minlength=len(source.classes))
@@ -53,6 +54,18 @@ def examine(source: Source) -> Found:
         counts = (source.multi_labels == 1).sum(dim=0)
         classes = dict(zip(source.classes, counts.tolist(), strict=True))
     return Found(len(source), sizes, classes, unreadable)
+
+
+def _looks(source: Source) -> Generator[tuple[int, int] | str]:
+    """What `_look` says of every image.
+
+    Some are handed to the threads at a time: all of a large source would take them long, before
+    the first is looked at, and much memory.
+    """
+    with ThreadPoolExecutor(worker_count(-1) + 1) as pool:
+        for first in range(0, len(source), _AT_A_TIME):
+            some = range(first, min(first + _AT_A_TIME, len(source)))
+            yield from pool.map(lambda index: _look(source, index), some)
 
 
 def _look(source: Source, index: int) -> tuple[int, int] | str:

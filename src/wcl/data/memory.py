@@ -24,8 +24,9 @@ def in_memory(source: Source) -> Source:
     pixels = torch.zeros(len(source), source.channels, *size, dtype=torch.uint8)
     loaded = ArraySource(source.name, pixels, source.labels, source.classes)
     loaded.multi_labels = source.multi_labels
-    loaded.places = [source.where(index) for index in range(len(source))]
+    loaded.places = []
     for index in track(range(len(source)), "reading images"):
+        loaded.places.append(source.where(index))
         try:
             image = whole_pixels(source.image(index), source.channels)
         except UnreadableImage as error:

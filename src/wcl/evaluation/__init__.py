@@ -12,8 +12,8 @@ from wcl.encoder import Encoder, load
 from wcl.errors import InputError, did_you_mean
 from wcl.evaluation.overlap import overlap
 from wcl.evaluation.result import Result, show
-from wcl.machine import best_device, use_threads
-from wcl.progress import console
+from wcl.machine import best_device, check_workers, use_threads
+from wcl.progress import say
 
 __all__ = ["Result", "evaluate", "show"]
 
@@ -47,6 +47,7 @@ def evaluate(
     if not config.data:
         raise InputError("--data: say where the labelled images are")
     use_threads(config.threads)
+    check_workers(config.workers)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
     channels = encoder.description.channels
     train, test = (
@@ -66,11 +67,9 @@ def evaluate(
             )
     _number_classes_alike(train, test)
     if shared := overlap(train, test):
-        console().print(
+        say(
             f"{len(shared)} of {len(test)} test images are training images too, such as "
-            f"{shared[0]}: the figures flatter",
-            markup=False,
-            soft_wrap=True,
+            f"{shared[0]}: the figures flatter"
         )
     result: Result = carry_out(encoder, train, test, config)
     return result

@@ -11,7 +11,7 @@ from wcl.config import ClassifyConfig
 from wcl.errors import InputError
 from wcl.new_file import must_be_new, written_whole
 from wcl.paths import expanded
-from wcl.progress import console
+from wcl.progress import say
 
 
 def by_class(predicted: Tensor, labels: Tensor, classes: Sequence[str]) -> list[dict[str, Any]]:
@@ -57,4 +57,4 @@ def write_confusion(
         writer = csv.writer(file)
         writer.writerow(["true \\ predicted", *classes])
         writer.writerows([name, *row] for name, row in zip(classes, table, strict=True))
-    console().print(f"wrote {path}", markup=False, soft_wrap=True)
+    say(f"wrote {path}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from wcl.evaluation.svm import Labels
 from wcl.new_file import written_whole
-from wcl.progress import console
+from wcl.progress import say
 from wcl.randomness import Integers, seed_of
 
 Scheme = Literal["union", "per-class"]
@@ -98,8 +98,7 @@ def write_draws(
         with written_whole(path) as unfinished:
             unfinished.write_text(text)
     except OSError as error:  # an evaluation does not fail for it
-        said = f"the draws are not written down ({error})"
-        console().print(said, markup=False, soft_wrap=True)
+        say(f"the draws are not written down ({error})")
         return None
     return path
 

@@ -19,9 +19,9 @@ from wcl.encoder import Encoder, load
 from wcl.errors import InputError, RunError
 from wcl.evaluation import Result, evaluate
 from wcl.evaluation.splits import check_spec
-from wcl.machine import best_device
+from wcl.machine import best_device, check_workers, use_threads
 from wcl.new_file import written_whole
-from wcl.progress import console
+from wcl.progress import nothing_said_twice, say
 
 _COLUMNS = ("protocol", "setting", "measure", "encoder", "untrained", "n_train", "n_test")
 NOTE = "untrained: the same network with random weights; for finetune, trained from scratch."
@@ -37,6 +37,8 @@ def everything(run: str, config: AllConfig) -> dict[str, Any]:
     if not config.data:
         raise InputError("--data: say where the labelled images are")
     check_spec(config.labels)
+    use_threads(config.threads)
+    check_workers(config.workers)
     encoder = load(run, best_device(config.device))
     shared: dict[str, Any] = {
         "data": config.data,
@@ -49,23 +51,23 @@ def everything(run: str, config: AllConfig) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     results: dict[str, Any] = {}
     left_out: dict[str, str] = {}
-    for protocol, options in _protocols(config).items():
-        console().print(f"{protocol} …", markup=False)
-        try:
-            result = evaluate(encoder, protocol, **shared, **options)
-            untrained = _untrained(encoder, protocol, {**shared, **options})
-        except (InputError, RunError) as error:
-            left_out[protocol] = str(error)
-            continue
-        results[protocol] = result.as_dict()
-        rows += _rows(result, untrained)
+    with nothing_said_twice():
+        for protocol, options in _protocols(config).items():
+            say(f"{protocol} …")
+            try:
+                result = evaluate(encoder, protocol, **shared, **options)
+                untrained = _untrained(encoder, protocol, {**shared, **options})
+            except (InputError, RunError) as error:
+                left_out[protocol] = str(error)
+                continue
+            results[protocol] = result.as_dict()
+            rows += _rows(result, untrained)
     if not rows:
         raise InputError(next(iter(left_out.values())))
     found: dict[str, Any] = {"protocol": "all", "run": str(run), "data": config.data, "rows": rows}
     found |= {"results": results, "left_out": left_out, "sha256": encoder.description.sha256}
     if encoder.home is not None:
-        said = _write(encoder.home, found)
-        console().print(said, markup=False, soft_wrap=True)
+        say(_write(encoder.home, found))
     return found
 
 

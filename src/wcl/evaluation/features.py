@@ -14,7 +14,7 @@ from wcl.data.loader import worker_count
 from wcl.data.source import ArraySource, Source
 from wcl.encoder import Encoder, weights_sha256
 from wcl.errors import InputError, RunError
-from wcl.progress import console, track
+from wcl.progress import say, track
 from wcl.weights_file import read_weights, write_weights
 
 BATCH = 256
@@ -59,8 +59,7 @@ def _compute(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Te
     if len(rows) == 0:
         raise InputError(f"{source.name}: {none_can_be_read(len(source))}")
     if skipped := len(source) - len(rows):
-        said = f"{source.name}: {skipped} of {len(source)} images cannot be read; left out"
-        console().print(said, markup=False, soft_wrap=True)
+        say(f"{source.name}: {skipped} of {len(source)} images cannot be read; left out")
     values = torch.cat(parts)
     if not bool(values.isfinite().all()):
         raise RunError("the encoder's features are not finite; its training must have diverged")
@@ -106,8 +105,7 @@ def _write(path: Path, values: Tensor, rows: Tensor) -> None:
         path.parent.mkdir(exist_ok=True)
         write_weights(path, {"features": values, "rows": rows})
     except OSError as error:
-        said = f"features are not kept for the next time ({error})"
-        console().print(said, markup=False, soft_wrap=True)
+        say(f"features are not kept for the next time ({error})")
 
 
 def pixel_batches(

@@ -37,6 +37,9 @@ _FIRST_LAYER = 3  # modules of a head: linear, norm, ReLU
 # With one label for each of 20 classes of photos, a small ResNet from scratch had 12% right after
 # 30 steps, 21% after 100 and no more after 200; a pretrained one 16, 17 and 18%.
 _FEWEST_STEPS = 100
+# Of the loss. Ten times the usual rates end below 100, a hundred times above 2,000; who knows
+# nothing has log(classes).
+_DIVERGED = 1000.0
 
 
 def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConfig) -> Result:
@@ -153,6 +156,10 @@ def fit(
 
     Returns:
         The images that could not be read.
+
+    Raises:
+        InputError: hardly any could be read.
+        RunError: the network diverged.
     """
     assert loader.source.labels is not None
     labels = loader.source.labels.to(loader.device)
@@ -166,7 +173,7 @@ def fit(
         momentum=0.9,
     )
     skipped: set[int] = set()
-    loss = None
+    last = None
     network.train()
     views = [Views(maker, 1)]
     batches = (batch for epoch in range(epochs) for batch in loader.epoch(epoch, views))
@@ -178,13 +185,19 @@ def fit(
             for group in optimiser.param_groups:
                 group["lr"] = rate_at(step, group["peak"], 0, total)
             optimiser.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(network(batch.views[0]), labels[batch.rows])
-            loss.backward()
+            F.cross_entropy(network(batch.views[0]), labels[batch.rows]).backward()
             optimiser.step()
-    if loss is None:
+            last = batch
+    if last is None:
         raise InputError(f"{loader.source.name}: fewer than 2 labelled images can be read")
-    if not torch.isfinite(loss):
-        raise RunError(f"{doing}: the loss is not finite; use smaller rates")
+    with torch.no_grad():  # the last step may be the one
+        loss = F.cross_entropy(network.eval()(last.views[0]), labels[last.rows])
+    if not loss < _DIVERGED:  # nor if it is not a number
+        encoder_rate, rate = rates
+        raise RunError(
+            f"{doing} at rates of {encoder_rate:g} and {rate:g}: the classifier diverged; "
+            "use smaller ones"
+        )
     return skipped
 
 

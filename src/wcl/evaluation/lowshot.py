@@ -41,7 +41,7 @@ from wcl.evaluation.numbers import numbers
 from wcl.evaluation.result import Result
 from wcl.evaluation.svm import Labels, mean_average_precision, svm_scores
 from wcl.paths import one_line
-from wcl.progress import console, track
+from wcl.progress import say, track
 from wcl.randomness import Floats
 
 _SHOTS = [1, 2, 4, 8, 16, 32, 64]
@@ -151,11 +151,7 @@ def _taught(train: Labels, test: Labels, classes: Sequence[str]) -> list[int]:
         raise InputError("--data: no class has both a training image and a test image")
     for missing_in, images in ((tested & ~taught, "training"), (taught & ~tested, "test")):
         if missing := [classes[number] for number in np.flatnonzero(missing_in).tolist()]:
-            console().print(
-                f"not in the mean over classes, for want of a {images} image: {', '.join(missing)}",
-                markup=False,
-                soft_wrap=True,
-            )
+            say(f"not in the mean over classes, for want of a {images} image: {', '.join(missing)}")
     return [int(number) for number in np.flatnonzero(taught)]
 
 
@@ -173,8 +169,7 @@ def _possible(
         )
     if too_many:
         left_out = ", ".join(map(str, too_many))
-        said = f"k = {left_out} left out: {one_line(str(name))} has {count} images"
-        console().print(said, markup=False, soft_wrap=True)
+        say(f"k = {left_out} left out: {one_line(str(name))} has {count} images")
     return [k for k in shots if k <= count]
 
 

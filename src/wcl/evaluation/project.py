@@ -25,16 +25,18 @@ from wcl.evaluation.result import Result
 from wcl.machine import best_device
 from wcl.new_file import must_be_new, new_file, written_whole
 from wcl.paths import one_line
-from wcl.pictures import RULE, shortened, write
-from wcl.progress import console
+from wcl.pictures import RULE, shortened, text_width, write
+from wcl.progress import say
 from wcl.randomness import seed_of
 
 _PANEL = 900
 _MARGIN = 40
 _DOT = 7
+_NAME_LEFT = 24
 _LINE = 34
 _LETTERS = 20
-_LEGEND = 300
+_WIDEST_NAME = 228
+_BETWEEN_NAMES = 32
 _LONGEST_NAME = 32
 # Told apart by colour-blind readers as well as ten colours can be (Okabe and Ito, and two more).
 _COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"]
@@ -118,7 +120,7 @@ def tsne(values: Tensor, seed: int, quick: bool = False) -> Tensor:
         raise RunError(
             "all features are alike: there is nothing to draw; the encoder has collapsed"
         )
-    console().print(f"drawing a map of {len(values):,} images", markup=False)
+    say(f"drawing a map of {len(values):,} images")
     # Its guide asks for a perplexity below the number of images.
     perplexity = min(30.0, (len(values) - 1) / 3)
     fitted = TSNE(
@@ -184,7 +186,10 @@ def draw(
 ) -> Image.Image:
     """Maps side by side, a colour for each class, the names of the classes below."""
     present = labels.unique().tolist()
-    columns = max(1, len(maps) * _PANEL // _LEGEND)
+    names = [one_line(str(classes[label])) for label in present]
+    widest = min(_WIDEST_NAME, max(math.ceil(text_width(name, _LETTERS)) for name in names))
+    column = _NAME_LEFT + widest + _BETWEEN_NAMES
+    columns = (len(maps) * _PANEL - 2 * _MARGIN + _BETWEEN_NAMES) // column
     legend = -(-len(present) // columns) * _LINE
     sheet = Image.new("RGB", (len(maps) * _PANEL, _LINE * 2 + _PANEL + legend), "white")
     pen = ImageDraw.Draw(sheet)
@@ -202,12 +207,11 @@ def draw(
         for (x, y), label in zip(points, labels.tolist(), strict=True):
             x, y = left + x, 1.5 * _LINE + y
             _mark(pen, x, y, present.index(label), outline="white")
-    for number, label in enumerate(present):
-        x = _MARGIN + number % columns * _LEGEND
+    for number, name in enumerate(names):
+        x = _MARGIN + number % columns * column
         y = _LINE * 2 + _PANEL + number // columns * _LINE
         _mark(pen, x + _DOT, y + _DOT, number)
-        name = one_line(str(classes[label]))
-        write(pen, (x + 24, y - 6), name, _LETTERS, width=_LEGEND - 24 - 2 * _DOT)
+        write(pen, (x + _NAME_LEFT, y - 6), name, _LETTERS, width=widest)
     return sheet
 
 

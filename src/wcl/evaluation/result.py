@@ -16,6 +16,7 @@ class Result:
     score: float
     """Share of the test images that were classified rightly, or what `measure` says."""
     n_train: int
+    """0 for a protocol that has nothing to train."""
     n_test: int
     seconds: float
     details: dict[str, Any] = field(default_factory=dict)
@@ -35,7 +36,7 @@ class Result:
         return {
             "protocol": self.protocol,
             self.measure: self.score,
-            "n_train": self.n_train,
+            **({"n_train": self.n_train} if self.n_train else {}),
             "n_test": self.n_test,
             "seconds": self.seconds,
             **self.details,

@@ -19,7 +19,7 @@ from wcl.data import Source
 from wcl.errors import InputError
 from wcl.new_file import written_whole
 from wcl.paths import expanded
-from wcl.progress import console, track
+from wcl.progress import say, track
 from wcl.randomness import Integers, seed_of
 
 # The lists of ImageNet's images that SimCLR was fine-tuned on, by how many names they have.
@@ -135,11 +135,9 @@ def _listed(source: Source, path: Path) -> Integers:
     given = [_from_line(line) for line in lines if line and not line.startswith("#")]
     names = list(dict.fromkeys(given))  # without repetitions, in their order
     if len(names) in _PUBLISHED and hashlib.sha256(content).hexdigest() != _PUBLISHED[len(names)]:
-        console().print(
+        say(
             f"{path}: has as many names as SimCLR's published list, but is not that list "
-            "(another sha256)",
-            markup=False,
-            soft_wrap=True,
+            "(another sha256)"
         )
     places = _places(source, names)
     if absent := [name for name in names if name not in places]:

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from wcl import encoder as encoders
@@ -12,7 +11,8 @@ from wcl.encoder import Description, Encoder
 from wcl.errors import InputError, did_you_mean
 from wcl.exports import hub, onnx_model, torchscript
 from wcl.exports.card import public_name
-from wcl.new_file import must_be_new
+from wcl.exports.scratch import scratch_folder
+from wcl.new_file import errors_naming, must_be_new
 from wcl.paths import expanded
 from wcl.progress import console
 
@@ -50,6 +50,7 @@ def export(run: str | Path, to: str, out: str | Path = "") -> Path:
     Raises:
         InputError: no such format, no encoder, something is there already, or a package is missing.
         RunError: what was written does not compute the same features.
+        OSError: it cannot be written.
     """
     if to not in FORMATS:
         names = ", ".join(FORMATS)
@@ -61,8 +62,8 @@ def export(run: str | Path, to: str, out: str | Path = "") -> Path:
     encoder.description = dataclasses.replace(
         encoder.description, data=public_name(encoder.description.data)
     )
-    with TemporaryDirectory(dir=path.parent if out else home, prefix=".export-") as scratch:
-        unfinished = Path(scratch) / path.name
+    with scratch_folder(path.parent if out else home) as scratch, errors_naming(path, scratch):
+        unfinished = scratch / form.name
         with console().status(f"exporting {encoder.description.model.backbone} to {to}"):
             form.write(encoder, unfinished)
         path.parent.mkdir(exist_ok=True)

@@ -64,6 +64,7 @@ def model_card(encoder: Encoder) -> str:
         f"{encoder.features} features; similar images have similar features (compare by cosine). "
         f"Pretrained by `{described.method}` for {described.epoch} epochs with wcl "
         f"{described.version}. SHA-256 of the weights: `{encoder.described()['sha256']}`.",
+        *([] if encoder.home is None else _part_of_the_data(encoder.home)),
         "## Use",
         _code("python", _WITH_TIMM if for_timm else _WITH_WCL),
     ]
@@ -119,16 +120,33 @@ def _metrics(run: Path) -> list[str]:
     return ["## Metrics of the last epoch", "\n".join(["| metric | value |", "|---|---|", *rows])]
 
 
+def _part_of_the_data(run: Path) -> list[str]:
+    """Why the encoder has not seen all of the data, if so."""
+    settings, skipped = _read_settings(run), run / "skipped.txt"
+    reasons = []
+    if classes := settings.get("classes"):
+        reasons.append(f"the first {classes} classes alone, in the order of their names")
+    if limit := settings.get("limit"):
+        reasons.append(f"at most {limit} images, drawn at random")
+    if skipped.is_file():
+        unreadable = len(skipped.read_bytes().splitlines())
+        reasons.append(f"without {unreadable} that could not be read")
+    return [f"Trained on a part of the data: {'; '.join(reasons)}."] if reasons else []
+
+
 def _settings(run: Path) -> list[str]:
-    file = run / "config.yaml"
-    if not file.is_file():
-        return []
+    settings = _read_settings(run)
+    shown = {name: settings[name] for name in _SETTINGS if name in settings}
+    return ["## Settings", _code("yaml", yaml.safe_dump(shown, sort_keys=False))] if shown else []
+
+
+def _read_settings(run: Path) -> dict[str, Any]:
+    """Of config.yaml; none if there is no such file, or if it is not of a run."""
     try:
-        settings = yaml.safe_load(file.read_text())
-        shown = {name: settings[name] for name in _SETTINGS if name in settings}
-    except (yaml.YAMLError, TypeError):  # not the settings of a run
-        return []
-    return ["## Settings", _code("yaml", yaml.safe_dump(shown, sort_keys=False))]
+        settings = yaml.safe_load((run / "config.yaml").read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _code(language: str, text: str) -> str:

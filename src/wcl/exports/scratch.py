@@ -1,0 +1,45 @@
+"""A folder for what is unfinished, which is gone in the end, even if its process is killed."""
+
+import fcntl
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from wcl.new_file import errors_naming
+
+_LOCK = "lock"
+
+
+@contextmanager
+def scratch_folder(parent: Path) -> Iterator[Path]:
+    """A new folder there, for as long as it is needed; what killed processes left goes first.
+
+    The lock of a folder ends with the process that made it, on whatever machine that is: so a
+    folder whose lock is free is nobody's any more.
+
+    Raises:
+        OSError: no folder can be made there.
+    """
+    for left in parent.glob(".export-*"):
+        if re.fullmatch(r"\.export-[0-9a-f]{32}", left.name):
+            _remove_if_dead(left)
+    folder = parent / f".export-{uuid4().hex}"
+    with errors_naming(parent, folder):
+        folder.mkdir()
+    try:
+        with (folder / "new").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (folder / "new").rename(folder / _LOCK)  # under that name it was never free
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_if_dead(folder: Path) -> None:
+    """Remove a folder that `scratch_folder` made, if its process has ended."""
+    with suppress(OSError), (folder / _LOCK).open("r+") as lock:  # or it is no such folder
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
