@@ -54,6 +54,7 @@ def finish(*started: subprocess.Popen[str]) -> list[tuple[int, str]]:
     found = []
     for process in started:
         _, said = process.communicate(timeout=240)
+        print(said)  # shown if the test fails
         found.append((process.returncode, said.strip().splitlines()[-1] if said.strip() else ""))
     return found
 
