@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Two workers, one thread each: more would only get in each other's way on two cores.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
 .PHONY: demo test lint types tests soak audit clean
 
@@ -19,10 +19,10 @@ types: .venv/.dev
 	$(BIN)/mypy
 
 tests: .venv/.dev
-	$(PYTEST) -m "not soak"
+	$(PYTEST) --dist loadfile -m "not soak"
 
 soak: .venv/.dev
-	$(PYTEST) -m soak
+	$(PYTEST) --dist load --maxschedchunk 1 -m soak
 
 # Known vulnerabilities of the tested versions; also fails if it cannot look one up.
 audit: .venv/.audit
