@@ -258,6 +258,15 @@ def test_what_is_left_of_another_encoder_or_other_data_is_not_gone_on_with(
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
+def test_a_folder_that_was_just_begun_is_no_hindrance(digits_run: Path, tmp_path: Path) -> None:
+    """As a kill or a full disk leaves it, before the first word is in it."""
+    begun = tmp_path / "e.npy.partial"
+    begun.mkdir()
+    (begun / f".wcl-{'0' * 32}.tmp").touch()
+    assert embed(digits_run, config("digits", tmp_path / "e.npy")).exists()
+    assert not begun.exists()
+
+
 def test_a_folder_of_the_user_is_never_taken_for_a_partial_one(
     digits_run: Path, tmp_path: Path
 ) -> None:

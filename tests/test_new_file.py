@@ -1,6 +1,8 @@
 """Files that commands write: over nothing, whole or not at all, and named as files can be."""
 
+import os
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ from wcl.cli import run_command
 from wcl.config import KnnConfig
 from wcl.errors import InputError
 from wcl.evaluation.classes import check_confusion, write_confusion
-from wcl.new_file import free_name, new_file, written_whole
+from wcl.new_file import clear_unfinished, free_name, holds_files, new_file, written_whole
 from wcl.paths import expanded
 
 
@@ -151,3 +153,21 @@ def test_what_no_file_can_be_called_is_an_input_error(name: str) -> None:
     with pytest.raises(InputError, match="the name of a file") as refused:
         expanded(name)
     assert len(str(refused.value)) < 100
+
+
+def test_what_killed_processes_left_is_cleared_and_what_others_write_now_is_not(
+    tmp_path: Path,
+) -> None:
+    kept = tmp_path / "notes.tmp"
+    left = tmp_path / f".wcl-{'0' * 32}.tmp"
+    left.write_text("half")
+    assert not holds_files(tmp_path)
+    kept.write_text("mine")
+    long_ago = time.time() - 2 * 3600
+    for path in (kept, left):
+        os.utime(path, (long_ago, long_ago))
+    with written_whole(tmp_path / "a.txt") as unfinished:
+        unfinished.write_text("whole")
+        clear_unfinished(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "notes.tmp"]
+    assert holds_files(tmp_path)

@@ -14,6 +14,8 @@ import pytest
 import torch
 
 from runs import CROPS, checkpoint, metrics, weights
+from wcl.errors import InputError
+from wcl.processes import restarted
 
 # Double precision; the pixels themselves are single, which is what the tolerance is for.
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
@@ -109,6 +111,14 @@ def test_torchrun_goes_on_by_itself_after_a_process_was_killed(alone: Path, tmp_
     os.kill(worker(started.pid, "1"), signal.SIGKILL)
     assert finish(started)[0][0] == 0
     assert_alike(alone, out)
+
+
+def test_an_environment_that_makes_no_sense_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "x")
+    with pytest.raises(InputError, match="TORCHELASTIC_RESTART_COUNT: 'x' in the environment"):
+        restarted()
 
 
 def worker(launcher: int, rank: str) -> int:

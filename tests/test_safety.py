@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tarfile
@@ -212,6 +213,23 @@ def test_settings_that_repeat_themselves_do_not_grow(tmp_path: Path) -> None:
     for words in (["--config", str(tmp_path / "x.yaml")], [f"--config={tmp_path / 'x.yaml'}"]):
         with pytest.raises(InputError, match=r"x\.yaml: has a YAML alias"):
             parse_settings(["--out", str(tmp_path), *words])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("config: /etc/passwd", "x.yaml: has a setting config; give several files by --config"),
+        ("data: " + "[" * 30_000, "x.yaml: too long for a file of settings"),
+        ("# " + "a" * 10**6, "x.yaml: too long for a file of settings"),
+    ],
+)
+def test_a_file_of_settings_includes_no_other_and_takes_no_minutes(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=re.escape(said)):
+        parse_settings(["digits", "--config", str(file), "--out", str(tmp_path / "run")])
 
 
 def test_annotations_cannot_name_files_or_grow(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ _AT_LEAST = {
 }
 _AT_MOST = {
     "seed": 2**63 - 1,
+    "batch": 2**24,
     "size": 4096,
     "devices": 1024,
     "threads": 4096,

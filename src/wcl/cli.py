@@ -20,10 +20,10 @@ from wcl.errors import (
     did_you_mean,
     in_words,
 )
+from wcl.stop_signals import stop_signals
 
 T = TypeVar("T")
 _STOPPED = 130  # as a shell reports Ctrl-C
-_LIKE_CTRL_C = (signal.SIGTERM, signal.SIGUSR1)  # before and after training, too
 
 
 class HelpShown(Exception):
@@ -358,7 +358,7 @@ def run_command(words: list[str]) -> int:
         print(f"wcl: {in_words(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        for number in (signal.SIGINT, *_LIKE_CTRL_C):
+        for number in stop_signals():
             signal.signal(number, signal.SIG_IGN)  # it is on its way already
         print("wcl: interrupted", file=sys.stderr)
         return _STOPPED
@@ -371,7 +371,7 @@ def main() -> NoReturn:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
         else:
             stream.reconfigure(errors="replace")  # for terminals without × or ≥
-    for number in _LIKE_CTRL_C:
+    for number in set(stop_signals()) - {signal.SIGINT}:  # before and after training like Ctrl-C
         signal.signal(number, signal.default_int_handler)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # of odd images; unreadable ones are named
     try:

@@ -26,7 +26,7 @@ from wcl.encoder import Encoder, load
 from wcl.errors import InputError
 from wcl.evaluation.features import BATCH, features_key, none_can_be_read, pixel_batches
 from wcl.machine import best_device, check_workers, use_threads
-from wcl.new_file import errors_naming, must_be_new, new_file
+from wcl.new_file import errors_naming, holds_files, must_be_new, new_file, written_whole
 from wcl.paths import expanded, one_line
 from wcl.progress import say, track
 from wcl.weights_file import read_header, read_weights, write_weights
@@ -127,7 +127,7 @@ class _Kept:
         key = " ".join([_KEY, str(CHUNK), *(features_key(encoder, source) for source in sources)])
         file = folder / "key"
         found = file.read_bytes() if file.is_file() else b""
-        free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+        free = not folder.exists() or (folder.is_dir() and not holds_files(folder))
         if folder.is_symlink() or not (free or found.startswith(_KEY.encode())):
             raise InputError(f"{folder}: is in the way, and not of this command; move it away")
         if found == key.encode():
@@ -135,12 +135,13 @@ class _Kept:
             total = sum(len(source) for source in sources)
             say(f"{folder}: going on after {done:,} of {total:,} images")
             return
-        if folder.exists():
+        if found:
             say(f"{folder}: of another encoder or other images; starting anew")
+        if folder.exists():
             self.remove()
         folder.mkdir()
-        with errors_naming(file, file):
-            file.write_text(key)
+        with written_whole(file) as unfinished:
+            unfinished.write_text(key)
 
     def files(self, source: int) -> list[Path]:
         """The chunks of a source, in order, up to the first that is not whole."""

@@ -1,14 +1,19 @@
 """Files that a command writes: never over one that exists already, and whole or not at all."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
 from wcl.errors import InputError
 from wcl.paths import expanded
+
+_UNFINISHED = ".wcl-*.tmp"
+_SURELY_DEAD = 3600  # seconds since anything was written
 
 
 def new_file(out: str, suffixes: tuple[str, ...]) -> Path:
@@ -33,6 +38,19 @@ def must_be_new(path: Path, setting: str = "--out") -> None:
         raise InputError(f"{path}: exists already; choose another {setting}")
 
 
+def holds_files(folder: Path) -> bool:
+    """Whether there is anything in a folder but what `written_whole` could not finish."""
+    return any(not fnmatch(path.name, _UNFINISHED) for path in folder.iterdir())
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove what processes that were killed left of their writing there."""
+    for path in folder.glob(_UNFINISHED):
+        with suppress(OSError):  # somebody else may have been quicker
+            if time.time() - path.stat().st_mtime > _SURELY_DEAD:
+                path.unlink()
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """A name beside that path to write to: what is there at the end takes its place.
@@ -43,7 +61,8 @@ def written_whole(path: Path) -> Iterator[Path]:
     Raises:
         OSError: it cannot be written; the error names the path.
     """
-    unfinished = path.with_name(f".wcl-{uuid4().hex}.tmp")  # fits where the path's own name fits
+    # It fits where the path's own name fits.
+    unfinished = path.with_name(_UNFINISHED.replace("*", uuid4().hex))
     try:
         with errors_naming(path, unfinished):
             yield unfinished

@@ -18,6 +18,7 @@ from wcl.made_with import add_sitting, this_sitting
 from wcl.methods import Method, build_method
 from wcl.multicrop import cut_from, view_kinds
 from wcl.neighbourhood import Neighbourhood
+from wcl.new_file import clear_unfinished
 from wcl.sharing import Sharing
 from wcl.world import World
 
@@ -116,7 +117,9 @@ def prepare(config: PretrainConfig, resume: bool, device: torch.device, world: W
 
 def begin(config: PretrainConfig, run: Prepared, resume: bool, world: World) -> None:
     """Make the run's folder: all that a user can get wrong has been looked at by now."""
-    if world.first and not resume:
+    if world.first and resume:
+        clear_unfinished(run.folder.path)
+    elif world.first:
         run.folder.create(config)
 
 

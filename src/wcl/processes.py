@@ -131,14 +131,14 @@ def _precision(config: PretrainConfig, *plugins: Any) -> dict[str, Any]:
 
 def restarted() -> bool:
     """Whether torchrun started this process again after a failure."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+    return _number("TORCHELASTIC_RESTART_COUNT", 0) > 0
 
 
 def _environment() -> ClusterEnvironment | None:
     """Who started the processes of this run, if anybody did."""
     if TorchElasticEnvironment.detect():
         return TorchElasticEnvironment()
-    if int(os.environ.get("SLURM_NTASKS", 1)) > 1 and SLURMEnvironment.detect():
+    if _number("SLURM_NTASKS", 1) > 1 and SLURMEnvironment.detect():
         return SLURMEnvironment(auto_requeue=False)
     return None
 
@@ -146,8 +146,16 @@ def _environment() -> ClusterEnvironment | None:
 def _processes_here(environment: ClusterEnvironment) -> int:
     """How many processes of the run are on this machine."""
     if isinstance(environment, SLURMEnvironment):
-        return environment.world_size() // int(os.environ.get("SLURM_NNODES", 1))
-    return int(os.environ["LOCAL_WORLD_SIZE"])
+        return environment.world_size() // _number("SLURM_NNODES", 1)
+    return _number("LOCAL_WORLD_SIZE", 1)
+
+
+def _number(variable: str, default: int) -> int:
+    """What the environment says, as whoever started the processes of a run put it there."""
+    value = os.environ.get(variable, str(default))
+    if not value.isdecimal() or (count := int(value)) < default:
+        raise InputError(f"{variable}: {value!r} in the environment is not a number of processes")
+    return count
 
 
 def _check(config: PretrainConfig, size: int, device: str) -> None:

@@ -3,6 +3,7 @@
 In a terminal it is a bar; in a file or a pipe, such as the log of a batch job, a line now and then.
 """
 
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator, Sized
@@ -25,6 +26,15 @@ class _Console(Console):
         """Speak to nobody when whoever read it has gone: work of days does not end for that."""
         with Path(os.devnull).open("w") as nobody:
             os.dup2(nobody.fileno(), self.file.fileno())
+
+    def _check_buffer(self) -> None:
+        """A terminal that is gone is like a broken pipe, for which alone rich has a word."""
+        try:
+            super()._check_buffer()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self.on_broken_pipe()
 
 
 @cache  # one for all, so that a bar knows of what else is printed, and of a bar within it
@@ -107,5 +117,5 @@ def _line(doing: str, done: int, total: int | None, seconds: float) -> str:
     if not total:
         return f"{doing}: {done:,} so far"
     left = seconds * (total - done) / done
-    time_left = f"{left:.0f} seconds" if left < 100 else f"{left / 60:.0f} minutes"
+    time_left = f"{max(left, 2):.0f} seconds" if left < 100 else f"{left / 60:.0f} minutes"
     return f"{doing}: {done / total:.0%}, about {time_left} left"

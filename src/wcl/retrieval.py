@@ -28,6 +28,7 @@ from wcl.tile_sheet import Row, Tile, source_thumbnail, thumbnail, tile_sheet
 
 _NEIGHBOURS_ACROSS = 6
 _ROWS_SHOWN, _MEMBERS_SHOWN = 20, 8
+_MANY = 10  # photos in a group of copies: more is a series, or a threshold that is too low
 
 
 @dataclass(frozen=True)
@@ -200,8 +201,11 @@ def show_duplicates(run: str, config: DuplicatesConfig, as_json: bool) -> None:
     total = sum(len(group.paths) for group in found)
     groups = "1 group" if len(found) == 1 else f"{len(found):,} groups"
     print(f"{total:,} of {len(source):,} images in {groups}; wrote {out}")
-    if len(source) > 3 and 2 * len(found[0].paths) > len(source):
+    most = len(found[0].paths)
+    if len(source) > 3 and 2 * most > len(source):
         say(f"one group holds most images: {_advice(config.threshold)}")
+    elif most > _MANY:
+        say(f"the largest group has {most} images; if they differ, {_advice(config.threshold)}")
 
 
 def _advice(threshold: float) -> str:

@@ -21,6 +21,8 @@ set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
 T = TypeVar("T")
 _RECIPES = Path(__file__).parent / "recipes"
+# Of a file of settings: a hundred times what one has.
+_MOST_LETTERS, _MOST_BRACKETS = 500_000, 1_000
 _COMMANDS: dict[type, tuple[str, str]] = {
     PretrainConfig: ("pretrain", "[RECIPE] --data SRC --out RUN [--resume]"),
     ViewsConfig: ("views", "SRC [RECIPE] [--out FILE]"),
@@ -99,14 +101,15 @@ def _parse_layers(layers: list[str], words: list[str], into: type[T]) -> T:
         words = words[1:]
     if recipe:
         layers = [*layers, "--config", str(recipe_file(recipe))]
-    _refuse_aliases([*layers, *words])
+    _check_files([*layers, *words])
     return parse(settings_parser(into), [*layers, *words], into)
 
 
-def _refuse_aliases(words: list[str]) -> None:
-    """Raise InputError if a file of settings repeats parts of itself by name.
+def _check_files(words: list[str]) -> None:
+    """Raise InputError for a file of settings that the parser should not see.
 
-    A few lines of parts that repeat each other would fill the memory as soon as they are copied.
+    A few lines of parts that repeat each other by name would fill the memory as soon as they are
+    copied, and thousands of brackets take minutes. Files do not include others.
     """
     for word, following in zip(words, [*words[1:], ""], strict=True):
         name, equals, value = word.partition("=")
@@ -114,12 +117,17 @@ def _refuse_aliases(words: list[str]) -> None:
             continue
         path = value if equals else following
         try:
-            events = yaml.parse(expanded(path).read_text(), yaml.SafeLoader)
-            repeats = any(isinstance(event, yaml.AliasEvent) for event in events)
+            text = expanded(path).read_text()
+            if len(text) > _MOST_LETTERS or text.count("[") + text.count("{") > _MOST_BRACKETS:
+                raise InputError(f"{path}: too long for a file of settings")
+            events = yaml.parse(text, yaml.SafeLoader)
+            if any(isinstance(event, yaml.AliasEvent) for event in events):
+                raise InputError(f"{path}: has a YAML alias (*name); write its value out instead")
+            content = yaml.safe_load(text)
         except (OSError, UnicodeDecodeError, yaml.YAMLError):
             continue  # which the parser tells in its own words
-        if repeats:
-            raise InputError(f"{path}: has a YAML alias (*name); write its value out instead")
+        if isinstance(content, dict) and "config" in content:
+            raise InputError(f"{path}: has a setting config; give several files by --config each")
 
 
 def settings_parser(into: type) -> ArgumentParser:

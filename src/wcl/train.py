@@ -32,6 +32,7 @@ from wcl.randomness import LayerRandomness
 from wcl.settings import as_words, parse_settings, recipe_of
 from wcl.sharing import Share
 from wcl.step import AllViews, gradient_step
+from wcl.stop_signals import stop_signals
 from wcl.world import World
 
 
@@ -133,7 +134,7 @@ def train(config: PretrainConfig, run: Prepared, fabric: Fabric, world: World) -
             world.agree(write)
 
     model.train()
-    with monitor, stop_signals(world) as stop:
+    with monitor, listening(world) as stop:
         monitor.say(
             f"{len(run.source):,} images, {per_epoch} steps an epoch; {config.model.backbone} at "
             f"{config.size}×{config.size} pixels on {fabric.device}"
@@ -266,11 +267,8 @@ class Stop:
 
 
 @contextmanager
-def stop_signals(world: World) -> Iterator[Stop]:
-    """Ctrl-C, SIGTERM and SIGUSR1 ask to stop after the step; a second Ctrl-C stops at once.
-
-    SIGUSR1 is what SLURM sends, if asked to, some time before a job must end.
-    """
+def listening(world: World) -> Iterator[Stop]:
+    """Signals ask to stop after the step; a second Ctrl-C stops at once."""
     stop = Stop()
 
     def ask(number: int, frame: object) -> None:
@@ -279,12 +277,11 @@ def stop_signals(world: World) -> Iterator[Stop]:
         stop.asked = True
         if world.first:  # not `print`, which a signal must not interrupt itself in
             with suppress(OSError):  # nobody may be listening any more
-                os.write(2, b"stopping after this step; Ctrl-C again stops at once\n")
+                below = b"\n" if os.isatty(2) else b""  # a bar may be there
+                os.write(2, below + b"stopping after this step; Ctrl-C again stops at once\n")
 
     # Only the main thread may install handlers; a run in another one is stopped by its owner.
-    numbers: tuple[signal.Signals, ...] = ()
-    if current_thread() is main_thread():
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    numbers = stop_signals() if current_thread() is main_thread() else ()
     old = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield stop

@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import DIGITS, finish, start
+from commands import DIGITS, finish, lines_of, start, wait_for_lines
+
+from runs import checkpoint
 
 HARNESS = Path(__file__).with_name("harness.py")
 
@@ -37,7 +39,24 @@ def test_a_run_that_is_killed_very_often_ends_the_same(
     print(kill_again_and_again(tmp_path, int(os.environ.get("WCL_FAULTS_SEED", "1")), kills, run))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_run_whose_terminal_goes_away_saves_itself(tmp_path: Path) -> None:
+    """Ctrl-C is another matter: a terminal that is closed cannot be written to any more."""
+    out = tmp_path / "run"
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "wcl", "pretrain", *DIGITS, "--epochs=500", f"--out={out}"]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    wait_for_lines(out, 2)
+    os.close(ours)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(120) == 130
+    step = checkpoint(out)["step"]
+    assert lines_of(out) == step + step // 4  # one of each step and of each epoch
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGXCPU])
 def test_a_run_that_is_stopped_before_its_first_step_says_so_by_its_status(
     number: signal.Signals, tmp_path: Path
 ) -> None:

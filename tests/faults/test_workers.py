@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from multiprocessing import active_children
+from multiprocessing import active_children, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,10 @@ from commands import PHOTOS, children, finish, is_alive, lines_of, start, wait_f
 from images import photo_folder
 from runs import assert_same_run, photo_run
 from wcl import train
+from wcl.data import open_source
+from wcl.encoder import load
 from wcl.errors import RunError
+from wcl.evaluation.features import pixel_batches
 from wcl.step import Step, gradient_step
 
 
@@ -98,3 +101,24 @@ def test_the_worker_of_a_killed_run_ends(photos: Path, tmp_path: Path) -> None:
     process.kill()
     process.communicate()
     must_be_gone(workers)
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["killed", "stopped, and Ctrl-C"])
+def test_a_worker_is_watched_where_features_are_computed(
+    stopped: bool, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = load(photo_run(photos, tmp_path / "run", epochs=1))
+    source = open_source(str(photos))
+
+    def end(index: int) -> None:
+        assert parent_process() is not None
+        if stopped:
+            os.kill(os.getppid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGSTOP if stopped else signal.SIGKILL)
+
+    monkeypatch.setattr(source, "image", end)
+    before = set(active_children())
+    wanted = KeyboardInterrupt if stopped else RunError
+    with pytest.raises(wanted, match=None if stopped else r"photos died.*same command.*again"):
+        list(pixel_batches(encoder, source, workers=1))
+    assert set(active_children()) <= before

@@ -10,6 +10,7 @@ from images import flat_folder, photo_folder
 from runs import assert_same_run, stop_after
 from voc_kit import scenes, voc_kit
 from wcl import train
+from wcl.checkpoint import RunFolder
 from wcl.cli import run_command
 from wcl.config import ReproduceConfig
 from wcl.errors import RunError
@@ -105,6 +106,23 @@ def test_a_run_that_ended_before_anything_was_saved_begins_anew(
     for result in (tmp_path / "out" / "results").glob(f"{lost.name}*"):
         result.write_text("{cut sh")
     assert made(words, capsys) == whole
+
+
+def test_a_run_that_another_command_has_begun_is_left_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["mechanisms", "--only", "batch 512", "--out", str(tmp_path / "out")]
+    made(words, capsys)
+    begun = next((tmp_path / "out" / "runs").glob("digits-wcl-*"))
+    for file in (*begun.glob("checkpoints/*"), *begun.glob("encoder*")):
+        file.unlink()
+    for result in (tmp_path / "out" / "results").glob(f"{begun.name}*"):
+        result.unlink()
+    before = sorted(begun.iterdir())
+    with RunFolder(begun).locked():
+        assert run_command(["reproduce", *words]) == 2
+    assert "another process is training into it" in capsys.readouterr().err
+    assert sorted(begun.iterdir()) == before
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_made(

@@ -25,7 +25,7 @@ from wcl.data import Source, subset
 from wcl.data.loader import Loader, Views
 from wcl.encoder import Encoder
 from wcl.errors import InputError, RunError
-from wcl.evaluation.features import none_can_be_read, pixel_batches
+from wcl.evaluation.features import BATCH, none_can_be_read, pixel_batches
 from wcl.evaluation.linear import crop_and_flip, untrained_layer
 from wcl.evaluation.result import Result
 from wcl.evaluation.splits import is_draw, keep_manifest, labelled_rows
@@ -208,7 +208,8 @@ def _right(
     """For each network, (n, 5): whether its first, second, … guess is right of each test image."""
     assert test.labels is not None
     found: list[list[Tensor]] = [[] for _ in networks]
-    for pixels, index in track(pixel_batches(encoder, test, workers), "testing"):
+    batches = pixel_batches(encoder, test, workers)
+    for pixels, index in track(batches, "testing", -(-len(test) // BATCH)):
         images, labels = encoder.normalise(pixels), test.labels[index]
         for parts, network in zip(found, networks, strict=True):
             outputs = network.eval()(images).cpu()

@@ -142,7 +142,7 @@ def _listed(source: Source, path: Path) -> Integers:
     places = _places(source, names)
     if absent := [name for name in names if name not in places]:
         raise InputError(
-            f"{path}: {len(absent)} of its {len(names)} names are not among the training images "
+            f"{path}: {len(absent)} of its {len(names)} names not found among the training images "
             f"of {source.name}; the first is {absent[0]}"
         )
     if unclear := [name for name in names if len(places[name]) > 1]:

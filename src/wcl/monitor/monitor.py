@@ -119,6 +119,7 @@ class Monitor:
         self._means.add_step(step, losses, taken.gradient)
         in_epoch = (step - 1) % self._steps_per_epoch + 1
         self._embeddings.add(in_epoch, taken, share)
+        self._terminal.moved_on(step, (step - 1) // self._steps_per_epoch + 1)
         line_due = step % self._config.log.every == 0 or in_epoch == self._steps_per_epoch
         alone_on_cpu = losses.total.device.type == "cpu" and self._world.size == 1
         if line_due or alone_on_cpu:
@@ -142,7 +143,7 @@ class Monitor:
         values = values | self._stopwatch.line()
         epoch = (step - 1) // self._steps_per_epoch + 1
         self._write({"kind": "step", "step": step, "epoch": epoch, "rate": rate} | values)
-        self._terminal.step(step, epoch, values)
+        self._terminal.numbers(values)
 
     # -- every epoch --------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from wcl.progress import console
 
 _SECONDS_BETWEEN_WORDS = 10.0
+_SECONDS_OF_ESTIMATE = 600.0  # a step may take half a minute, and two are needed to tell
 _SHARES = (
     ("purity", "pure"),
     ("neighbour_same_class", "neighbours pure"),
@@ -43,6 +44,7 @@ class Terminal:
             TimeRemainingColumn(),
             console=self._console,
             transient=True,
+            speed_estimate_period=_SECONDS_OF_ESTIMATE,
             disable=not self._console.is_interactive,  # or it would leave an empty line in a log
         )
         total = epochs * steps_per_epoch
@@ -52,12 +54,14 @@ class Terminal:
         if self._speaks:
             self._console.print(words, markup=False, soft_wrap=True)
 
-    def step(self, step: int, epoch: int, values: dict[str, float]) -> None:
-        """Move the bar."""
+    def moved_on(self, step: int, epoch: int) -> None:
+        """Move the bar: it asks nothing of the device, so that it can be done at every step."""
+        self.bar.update(self._task, completed=step, epoch=f"{epoch}/{self._epochs}")
+
+    def numbers(self, values: dict[str, float]) -> None:
+        """Show those of the last line beside the bar."""
         self.bar.update(
             self._task,
-            completed=step,
-            epoch=f"{epoch}/{self._epochs}",
             numbers=(
                 f"loss {values['loss']:.3f}  {values['images_per_second']:.0f} images/s  "
                 f"waiting {values['data_wait']:.0%} "

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -113,11 +112,7 @@ class Workshop:
         config = replace(config, out=str(folder.path))
         if _is_finished(folder.encoder, config.epochs):
             return True
-        begun = folder.config.exists()
-        if begun and not (folder.checkpoint.exists() or folder.previous.exists()):
-            shutil.rmtree(folder.path)  # it ended before anything was saved: there is no way on
-            begun = False
-        return train.run(config, begun, _recipe_of(run))
+        return train.run(config, folder.config.exists(), _recipe_of(run))
 
     def _measure(self, cell: Cell, seed: int) -> tuple[dict[str, float], dict[str, Any]]:
         run, measure = self.run_folder(cell.run, seed), cell.measure

@@ -39,6 +39,7 @@ SCALES = {
     ),
     "paper": Scale("the paper's settings", 1, _OF_THE_PAPER),
 }
+CAVEAT_OF_SMOKE = "Made-up pictures and tiny networks: neither figures nor gains mean anything."
 CAVEAT = (
     "Data, network and length are not the paper's: compare what rows gain over each other, not "
     "their figures."
@@ -81,7 +82,11 @@ def at_scale(name: str, scale: str) -> Table:
     if scale == "paper":
         return original
     cells = [_CELLS[scale](cell) for cell in original.cells if _wanted(cell, scale)]
-    notes = original.notes if name == "mechanisms" else (*original.notes, CAVEAT)
+    notes = original.notes
+    if scale == "smoke":
+        notes = (CAVEAT_OF_SMOKE,)
+    elif name != "mechanisms":
+        notes = (*notes, CAVEAT)
     return dataclasses.replace(original, cells=tuple(cells), notes=notes)
 
 
