@@ -1,9 +1,12 @@
 """Checkpoints on a failing disk, and the lock on a run's folder."""
 
+import hashlib
+import io
 import os
 import resource
 import signal
 import subprocess
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,7 +110,7 @@ def test_a_damaged_checkpoint_never_takes_the_place_of_a_good_one(tmp_path: Path
 
 def test_a_checkpoint_of_another_version_is_called_that_and_not_damaged(tmp_path: Path) -> None:
     path = tmp_path / "last.ckpt"
-    torch.save({"format": 2, "config": {}}, path)
+    save_checkpoint({"format": 2}, CONFIG, path)
     with pytest.raises(InputError, match="of another version of wcl"):
         load_checkpoint(path, CONFIG)
 
@@ -267,3 +270,40 @@ def test_a_checkpoint_that_lacks_a_part_is_refused_though_its_digest_is_right(
     save_checkpoint({k: v for k, v in state(1).items() if k != part}, CONFIG, path)
     with pytest.raises(InputError, match="not a checkpoint"):
         load_checkpoint(path, CONFIG)
+
+
+PICKLES = {
+    "nothing": b"",
+    "a number cut short": b"\x80\x02J\x01",
+    "a storage that is none": b"\x80\x02K\x01Q.",
+    "more than any memory": b"\x80\x02c__builtin__\nbytearray\n\x8a\x07\0\0\0\0\0\0\x7f\x85R.",
+    "a number": b"\x80\x02K\x05.",
+    "text that is none": b"\x80\x02X\x02\0\0\0\xff\xfe.",
+}
+
+
+@pytest.mark.parametrize("pickled", PICKLES.values(), ids=PICKLES.keys())
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_checkpoint_that_torch_cannot_read_is_refused_whatever_its_digest(
+    pickled: bytes, sealed: bool, tmp_path: Path
+) -> None:
+    path, content = save(tmp_path, 1), io.BytesIO()
+    with zipfile.ZipFile(path) as whole, zipfile.ZipFile(content, "w") as changed:
+        for name in whole.namelist():
+            changed.writestr(name, pickled if name.endswith("/data.pkl") else whole.read(name))
+    digest = hashlib.sha256(content.getvalue()).digest() if sealed else bytes(32)
+    path.write_bytes(content.getvalue() + b"wcl sha256 " + digest)
+    with pytest.raises(InputError, match="not a checkpoint"):
+        load_checkpoint(path, CONFIG)
+
+
+def test_a_file_with_a_wrong_digest_is_not_given_to_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(tmp_path, 1)
+    flip(path, 8 * path.stat().st_size - 1)
+    given: list[Path] = []
+    monkeypatch.setattr(torch, "load", lambda file, **_: given.append(file))
+    with pytest.raises(InputError, match="not a checkpoint"):
+        load_checkpoint(path, CONFIG)
+    assert given == []

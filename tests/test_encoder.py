@@ -388,6 +388,58 @@ def test_weights_that_do_not_fit_are_an_input_error(tmp_path: Path) -> None:
         load(path)
 
 
+def sealed_anew(path: Path, weights: dict[str, Tensor], **model: Any) -> None:
+    """Give a saved encoder other weights and settings, and the seal that belongs to them."""
+    found = stated(path)
+    found["model"] |= model
+    found.pop("seal")
+    save_file(weights, path, {"wcl-encoder-1": json.dumps(found | {"seal": _seal(found, weights)})})
+
+
+def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(tmp_path: Path) -> None:
+    """A network that is built draws its first weights at random."""
+    path = tmp_path / "encoder.safetensors"
+    trained(described()).save(path)
+    sealed_anew(path, load_file(path), head_width=500)
+    before = torch.get_rng_state()
+    with pytest.raises(InputError, match="damaged, or of another version"):
+        load(path)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.float64])
+def test_weights_of_another_kind_of_number_are_an_input_error(
+    tmp_path: Path, kind: torch.dtype
+) -> None:
+    path = tmp_path / "encoder.safetensors"
+    trained(described()).save(path)
+    weights = {n: t.to(kind) if t.is_floating_point() else t for n, t in load_file(path).items()}
+    sealed_anew(path, weights)
+    with pytest.raises(InputError, match="damaged, or of another version"):
+        load(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_an_input_error(tmp_path: Path, value: float) -> None:
+    path = tmp_path / "encoder.safetensors"
+    trained(described()).save(path)
+    weights = load_file(path)
+    weights["g.0.weight"][0, 0] = value
+    sealed_anew(path, weights)
+    with pytest.raises(InputError, match=r"encoder\.safetensors: its weights are not finite"):
+        load(path)
+
+
+def test_an_encoder_is_opened_whatever_kind_of_number_is_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "encoder.safetensors"
+    trained(described()).save(path)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert load(path).description == described()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 @pytest.mark.parametrize("name", ["", "missing", "missing.safetensors"])
 def test_a_run_without_an_encoder_is_an_input_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="finished an epoch"):

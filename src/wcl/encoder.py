@@ -250,6 +250,7 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
         raise InputError(f"{file}: a safetensors file, but not an encoder that wcl wrote")
     description = described_by(metadata[_WHOLE if whole else _BACKBONE], file)
     try:
+        _must_fit(weights, description, whole)
         encoder = Encoder(description)
         (encoder if whole else encoder.backbone).load_state_dict(weights)
     except Exception as error:  # timm's networks refuse settings in many ways
@@ -257,9 +258,30 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
     stated = json.loads(metadata[_WHOLE if whole else _BACKBONE])
     if stated.pop("seal", "") != _seal(stated, weights):
         raise InputError(f"{file}: damaged, or of another version of wcl")
+    if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
+        raise InputError(
+            f"{file}: its weights are not finite (NaN or infinity); train it anew, with a smaller "
+            "--optim.rate"
+        )
     is_run = place.is_dir() and not (place / "config.json").exists()  # which the hub's layout has
     encoder.home = place if is_run else None
     return encoder.to(device).eval()
+
+
+def _must_fit(weights: dict[str, Tensor], description: Description, whole: bool) -> None:
+    """Raise ValueError if these are not the weights of the network that is described.
+
+    That is found without memory for the network: a small file may describe an enormous one.
+    """
+    with torch.device("meta"):
+        outline = Encoder(description).float()  # whatever kind of number is the default now
+    wanted = (outline if whole else outline.backbone).state_dict()
+    kinds, wanted_kinds = (
+        {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+        for tensors in (weights, wanted)
+    )
+    if kinds != wanted_kinds:
+        raise ValueError("weights of another network")
 
 
 def weights_sha256(weights: dict[str, Tensor]) -> str:

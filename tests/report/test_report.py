@@ -23,10 +23,11 @@ from wcl.errors import InputError
 from wcl.report.build import write_report
 from wcl.report.charts import charts
 from wcl.report.measured import measured
-from wcl.report.provenance import nearest_recipe, recipe_of
-from wcl.report.runs import Run, read_run, read_runs
-from wcl.report.scores import Row, Scores, verdict
+from wcl.report.provenance import nearest_recipe, recipe_of, training_facts
+from wcl.report.runs import Run, read_run, read_runs, short
+from wcl.report.scores import Row, Scores, evaluated, verdict
 from wcl.report.shown import choose, see
+from wcl.report.watch import state
 from wcl.settings import recipe_names, settings
 
 
@@ -109,6 +110,39 @@ def test_lines_that_are_no_numbers_are_left_out(copy: Path) -> None:
     assert [len(c["lines"][0][0]) for c in drawn if c["name"] == "rankme"] == [2]
 
 
+_EDITED = [
+    '{"kind": "epoch", "step": 9}',
+    '{"kind": "epoch", "step": 9, "epoch": "three"}',
+    '{"kind": "step", "step": 9, "epoch": null}',
+    '{"kind": "epoch", "step": 9, "epoch": 1e-320}',
+    f'{{"kind": "step", "step": {10**400}, "epoch": 3}}',
+    '{"kind": "step", "step": -1, "epoch": 3}',
+    "[" * 5000,
+]
+
+
+@pytest.mark.parametrize("line", _EDITED, ids=lambda line: line[:45])
+def test_lines_that_no_run_writes_are_passed_over(run: Path, tmp_path: Path, line: str) -> None:
+    for name in ("config.yaml", "metrics.jsonl"):
+        shutil.copy(run / name, tmp_path)
+    whole = read_run(str(tmp_path))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write(line + "\n")
+    edited = read_run(str(tmp_path))
+    assert edited.lines == whole.lines
+    assert charts([edited]) == charts([whole])
+    assert training_facts(edited)[:3] == training_facts(whole)[:3]
+    assert state(edited) == state(whole)
+
+
+def test_numbers_beyond_all_that_a_run_finds_are_not_drawn(copy: Path) -> None:
+    seconds = [training_facts(read_run(str(copy)))[2]]
+    with (copy / "metrics.jsonl").open("a") as file:
+        for number in ("1e308", "1e308", str(10**400)):
+            file.write(f'{{"kind": "epoch", "step": 8, "epoch": 2, "seconds": {number}}}\n')
+    assert [training_facts(read_run(str(copy)))[2]] == seconds
+
+
 def test_the_map_groups_images_as_the_paper_does(run: Path, photos: Path) -> None:
     encoder, shown = load(run), choose(open_source(str(photos)), 100, 0)
     seen = see(encoder, shown, 0)
@@ -166,6 +200,19 @@ def test_what_was_evaluated_on_other_data_says_so(copy: Path) -> None:
     page = report_of(copy)
     assert "k = 3, on elsewhere" in page.text and "0.875" in page.text
     assert "quick look" in page.text and "87.5%" not in page.text
+
+
+@pytest.mark.parametrize("count", [None, "many", 0, -5])
+def test_scores_of_an_unknown_number_of_images_are_said_without_it(run: Path, count: Any) -> None:
+    row = {"protocol": "knn", "measure": "top1", "encoder": 0.875, "untrained": 0.5}
+    found = evaluated([Run(run, "a", None, [], {"rows": [row | {"n_test": count}]})])
+    (said,) = verdict(found, ["a"])
+    assert "classifies 87.5% of the test images rightly" in said
+
+
+def test_an_evaluation_that_is_nested_without_end_is_said(copy: Path) -> None:
+    (copy / "evaluation.json").write_text("[" * 100_000)
+    assert "its evaluation.json cannot be read" in read_run(str(copy)).missing[0]
 
 
 @pytest.mark.parametrize(
@@ -328,3 +375,14 @@ def test_versions_of_later_sittings_are_told_where_they_are_others(copy: Path) -
     text = report_of(copy).text
     assert "It was trained with:wcl0.1.0torch2.6.0cores7From step" in text
     assert "From step 1,234 on it was trained with:torch2.7.<i>To repeat it" in text
+
+
+def test_paths_are_shown_whole_to_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(user: int) -> None:
+        raise KeyError(user)
+
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert short("/home/somebody/runs/a") == "~/runs/a"
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert short("/home/somebody/runs/a") == "/home/somebody/runs/a"

@@ -9,6 +9,7 @@ from typing import Any
 from wcl.checkpoint import RunFolder
 from wcl.config import PretrainConfig
 from wcl.curves import curve_writers
+from wcl.metrics_line import parse_line
 from wcl.new_file import onto_disk, written_whole
 
 
@@ -42,15 +43,13 @@ class MetricsFile:
 
 
 def keep_lines_until(path: Path, step: int) -> None:
-    """Drop the lines of steps that will be taken again."""
+    """Drop the lines of steps that will be taken again, and what is no line of a run.
+
+    The others stay byte for byte.
+    """
     if not path.exists():
         return
-    kept = []
-    for line in path.read_text().splitlines():
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line)
-        except (ValueError, KeyError):
-            continue  # a line that was cut short when the run was
+    lines = [(line, parse_line(line)) for line in path.read_bytes().splitlines()]
+    kept = [line for line, values in lines if values is not None and values["step"] <= step]
     with written_whole(path) as unfinished:
-        unfinished.write_text("".join(line + "\n" for line in kept))
+        unfinished.write_bytes(b"".join(line + b"\n" for line in kept))

@@ -1,7 +1,6 @@
 """What a run's folder says of the run, as far as it says anything: nothing in it need be there."""
 
 import json
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,10 +10,12 @@ from typing import Any
 from wcl.config import PretrainConfig
 from wcl.errors import InputError
 from wcl.made_with import Sitting, read_sittings
+from wcl.metrics_line import parse_line
 from wcl.paths import expanded, one_line
 from wcl.settings import parse_settings
 
 _ANY_OF = ("config.yaml", "metrics.jsonl", "encoder.safetensors")
+_LARGEST = 1e100  # no run comes near it, and sums of such numbers are finite still
 
 
 @dataclass
@@ -101,22 +102,15 @@ def is_run(folder: Path) -> bool:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl that are whole."""
     try:
-        content = path.read_text(errors="replace")
+        lines = path.read_bytes().splitlines()
     except OSError:
         return []
-    lines = []
-    for line in content.splitlines():
-        try:
-            values = json.loads(line)
-        except ValueError:
-            continue  # one that is being written, or was cut short
-        if isinstance(values, dict) and is_number(values.get("step")):
-            lines.append(values)
-    return lines
+    return [values for line in lines if (values := parse_line(line)) is not None]
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    """Whether something can be drawn and added up."""
+    return isinstance(value, int | float) and abs(value) <= _LARGEST
 
 
 def text(path: str | Path) -> str:
@@ -126,7 +120,7 @@ def text(path: str | Path) -> str:
 
 def short(path: str | Path) -> str:
     """The same with ~ for the home folder: a report may be shown to others."""
-    home = str(Path.home())
+    home = os.path.expanduser("~")  # noqa: PTH111  # Path.home raises without a home
     words = text(path)
     return f"~{words[len(home) :]}" if words == home or words.startswith(f"{home}/") else words
 
@@ -138,7 +132,15 @@ def _evaluation(path: Path, missing: list[str]) -> dict[str, Any] | None:
         found = json.loads(path.read_text())
         assert isinstance(found, dict)
         assert all({"protocol", "measure", "encoder"} <= row.keys() for row in found["rows"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError):
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        AssertionError,
+    ):
         missing.append("its evaluation.json cannot be read; `wcl eval all` writes it anew")
         return None
     return found

@@ -107,8 +107,9 @@ def _sentence(found: Scores, number: int, name: str, alone: bool) -> str:
     others = {"raw pixels": row.pixels, "the same network untrained": untrained}
     known = {name: value for name, value in others.items() if value is not None}
     who = "the encoder" if alone else name
+    images = f"{row.n_test:,} test images" if row.n_test > 0 else "the test images"
     what = (
-        f"{who} classifies {score:.1%} of {row.n_test:,} test images rightly ({row.name})"
+        f"{who} classifies {score:.1%} of {images} rightly ({row.name})"
         if row.measure == "top1"
         else f"{who} reaches {score:.3f} ({row.name}, {row.setting}, mean average precision)"
     )
@@ -117,7 +118,8 @@ def _sentence(found: Scores, number: int, name: str, alone: bool) -> str:
     points = [_compared(100 * (score - value), name) for name, value in known.items()]
     lead = score - max(known.values())
     # Twice the standard error of the difference of two shares of the same images, at most.
-    doubt = 2 * math.sqrt(max(score * (1 - score), 0.25 / row.n_test) / max(1, row.n_test))
+    count = max(1, row.n_test)
+    doubt = 2 * math.sqrt(max(score * (1 - score), 0.25 / count) / count)
     answer = "Yes" if lead > doubt else "No" if lead < -doubt else "Not clearly"
     closing = "" if abs(lead) > doubt else " So small a difference may be chance."
     return f"{answer}: {what}, {' and '.join(points)}.{closing}{_in_all(rows, number)}"
