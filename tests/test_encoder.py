@@ -407,16 +407,22 @@ def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(tmp_pat
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("kind", [torch.int8, torch.float64])
-def test_weights_of_another_kind_of_number_are_an_input_error(
-    tmp_path: Path, kind: torch.dtype
-) -> None:
+def test_weights_that_are_whole_numbers_are_an_input_error(tmp_path: Path) -> None:
     path = tmp_path / "encoder.safetensors"
     trained(described()).save(path)
-    weights = {n: t.to(kind) if t.is_floating_point() else t for n, t in load_file(path).items()}
-    sealed_anew(path, weights)
+    sealed_anew(path, {name: tensor.to(torch.int8) for name, tensor in load_file(path).items()})
     with pytest.raises(InputError, match="damaged, or of another version"):
         load(path)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.float64])
+def test_an_encoder_of_another_precision_can_be_opened(tmp_path: Path, kind: torch.dtype) -> None:
+    """That of a run with `--precision 64-true` is saved in double precision."""
+    path = tmp_path / "encoder.safetensors"
+    original = trained(described())
+    original.to(kind).save(path)
+    for found, saved in zip(load(path).parameters(), original.parameters(), strict=True):
+        assert torch.equal(found, saved.float())
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -274,10 +274,10 @@ def _must_fit(weights: dict[str, Tensor], description: Description, whole: bool)
     That is found without memory for the network: a small file may describe an enormous one.
     """
     with torch.device("meta"):
-        outline = Encoder(description).float()  # whatever kind of number is the default now
+        outline = Encoder(description)
     wanted = (outline if whole else outline.backbone).state_dict()
     kinds, wanted_kinds = (
-        {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+        {name: (tensor.shape, tensor.is_floating_point()) for name, tensor in tensors.items()}
         for tensors in (weights, wanted)
     )
     if kinds != wanted_kinds:
