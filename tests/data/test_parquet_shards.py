@@ -207,6 +207,50 @@ def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
         open_source(str(root))
 
 
+def with_names(path: Path, metadata: bytes) -> Source:
+    """Images of the classes 0 and 1, and what Hugging Face would say of them."""
+    table = pq.read_table(shard(path, range(2)))
+    pq.write_table(table.replace_schema_metadata({b"huggingface": metadata}), path)
+    return open_source(str(path))
+
+
+def names(words: str) -> bytes:
+    return f'{{"info": {{"features": {{"label": {{"names": {words}}}}}}}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [b"[" * 100_000, names("[1, null]"), names('[["x"], {"a": 1}]'), names('"ab"')],
+    ids=["deep", "no words", "lists", "one word"],
+)
+def test_class_names_that_are_none_leave_the_numbers(metadata: bytes, tmp_path: Path) -> None:
+    assert list(with_names(tmp_path / "a.parquet", metadata).classes) == ["0", "1"]
+
+
+def test_a_class_name_of_half_a_character_can_be_written(tmp_path: Path) -> None:
+    source = with_names(tmp_path / "a.parquet", names(r'["\ud800", "b"]'))
+    assert list(source.classes) == ["\\ud800", "b"]
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.list_(pa.date32())], ids=str)
+def test_times_that_no_calendar_has_are_no_labels(kind: pa.DataType, tmp_path: Path) -> None:
+    far: Any = [2**31 - 1] if pa.types.is_list(kind) else 2**31 - 1
+    if pa.types.is_timestamp(kind):
+        far = 2**60
+    file = shard(tmp_path / "a.parquet", range(2), label=pa.array([far, far], kind))
+    source = open_source(str(file))
+    assert len(source) == 2
+    assert source.labels is None
+
+
+def test_two_columns_of_labels_are_told(tmp_path: Path) -> None:
+    file = shard(tmp_path / "a.parquet", range(2))
+    table = pq.read_table(file)
+    pq.write_table(table.append_column("label", table["label"]), file)
+    with pytest.raises(InputError, match=r"a\.parquet: has more than one column label"):
+        open_source(str(file))
+
+
 def test_the_fingerprint_tells_times_if_asked_to(tmp_path: Path) -> None:
     source = open_source(str(shards(tmp_path / "data")))
     before = source.fingerprint(), source.fingerprint(times=True)

@@ -227,6 +227,21 @@ def test_cifar_is_read_from_torchvisions_layout(
     assert train.classes[3] == "class 3"
 
 
+def test_cifar_needs_no_home_where_its_folder_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.delenv("WCL_DATA", raising=False)
+    with pytest.raises(InputError, match=r"cifar10: you have no home folder.*WCL_DATA"):
+        open_source("cifar10")
+    monkeypatch.setenv("WCL_DATA", str(tmp_path))
+    fake_cifar(tmp_path, monkeypatch)
+    assert len(open_source("cifar10")) == 50
+
+
 @pytest.fixture
 def wrong_archive(tmp_path: Path) -> Iterator[str]:
     """The address of a server that has something else under CIFAR's name."""

@@ -11,9 +11,10 @@ import wcl
 from images import photo_folder
 from runs import photo_run, tiny_run
 from wcl.cli import run_command
+from wcl.config import KnnConfig
 from wcl.data import open_source
 from wcl.errors import InputError
-from wcl.evaluation.classes import by_class, confusion
+from wcl.evaluation.classes import by_class, confusion, write_confusion
 from wcl.evaluation.features import features
 
 
@@ -49,6 +50,17 @@ def test_accuracy_by_class_and_the_confusion_are_counted_rightly() -> None:
     rows = by_class(predicted, labels, ["a", "b", "c", "d"])
     assert [(row["class"], row["images"]) for row in rows] == [("a", 2), ("b", 3), ("d", 1)]
     assert [row["top1"] for row in rows] == pytest.approx([1 / 2, 2 / 3, 1])
+
+
+def test_a_million_classes_are_counted_but_not_tabled(tmp_path: Path) -> None:
+    classes = [str(number) for number in range(10**6)]
+    labels = torch.tensor([999_999, 0])
+    assert by_class(labels, labels, classes) == [
+        {"class": "0", "images": 1, "top1": 1},
+        {"class": "999999", "images": 1, "top1": 1},
+    ]
+    with pytest.raises(InputError, match=r"--confusion: a table of 1,000,000 classes"):
+        write_confusion(KnnConfig(confusion=str(tmp_path / "a.csv")), labels, labels, classes)
 
 
 @pytest.mark.parametrize("protocol", ["knn", "linear"])

@@ -21,7 +21,7 @@ def cifar(name: str, split: str) -> Source:
     from torchvision.datasets import CIFAR10, CIFAR100
 
     kind = {"cifar10": CIFAR10, "cifar100": CIFAR100}[name]
-    root = Path(os.environ.get("WCL_DATA", Path.home() / ".cache" / "wcl"))
+    root = _root(name)
     train = split != "test"
     try:
         data = kind(root, train, download=False)
@@ -36,3 +36,14 @@ def cifar(name: str, split: str) -> Source:
             ) from error
     pixels = torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous()
     return ArraySource(name, pixels, torch.tensor(data.targets), data.classes)
+
+
+def _root(name: str) -> Path:
+    if "WCL_DATA" in os.environ:
+        return Path(os.environ["WCL_DATA"])
+    try:
+        return Path.home() / ".cache" / "wcl"
+    except RuntimeError as error:
+        raise InputError(
+            f"{name}: you have no home folder to keep it in; set WCL_DATA to a folder for it"
+        ) from error

@@ -12,7 +12,7 @@ from rich.table import Table
 from wcl.config import DataConfig
 from wcl.data import ArraySource, Source, open_split
 from wcl.data.decode import UnreadableImage, decoded, upright_size
-from wcl.data.loader import worker_count
+from wcl.data.workers import worker_count
 from wcl.paths import one_line
 from wcl.progress import track
 

@@ -5,31 +5,23 @@ worker processes; the rest of the augmentation is the same batched code. What a 
 depends on the task it is sent and on nothing else, so their number changes nothing.
 """
 
-import atexit
-import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import active_children
-from multiprocessing.process import BaseProcess
-from threading import current_thread, main_thread
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from wcl import machine
 from wcl.augment import ViewMaker
 from wcl.data.photo_views import Crops, PhotoViews, Task
 from wcl.data.source import ArraySource, Source
-from wcl.errors import InputError, WorkerLost
+from wcl.data.workers import Workers, worker_count
+from wcl.errors import InputError
 from wcl.randomness import Draws, Integers, seed_of
 
 # Photos per task: small, so that all workers share the first batch of an epoch.
 _PHOTOS_PER_TASK = 16
 _BATCHES_AHEAD = 2
-_SECONDS_TO_DIE = 5  # one whose disk does not answer may not even be killed
 
 
 @dataclass(frozen=True)
@@ -109,14 +101,18 @@ class Loader:
         self.seed = seed
         self.device = device
         self.steps_per_epoch = len(source) // batch
-        self.workers = worker_count(workers)
-        self._cache = cache
         self._own = np.arange(batch) if own is None else own
+        self._tasks_per_batch = -(-len(self._own) // _PHOTOS_PER_TASK)
         self._pixels = source.pixels.to(device) if isinstance(source, ArraySource) else None
-        self._wait = wait
-        self._photos: DataLoader[Crops] | None = None
-        self._processes: list[BaseProcess] = []
-        self._tasks: list[Task] = []
+        self.workers = worker_count(workers)
+        each = max(1, self.workers)
+        self._decoders: Workers[Task, Crops] = Workers(
+            source.name,
+            PhotoViews(source, seed, cache // each),
+            self.workers,
+            ahead=-(-_BATCHES_AHEAD * self._tasks_per_batch // each),
+            wait=wait,
+        )
 
     def order(self, epoch: int) -> Integers:
         """The images of an epoch in their order."""
@@ -155,19 +151,16 @@ class Loader:
     def _from_photos(
         self, epoch: int, batches: list[Integers], kinds: Sequence[Views]
     ) -> Iterator[Batch]:
-        tasks_per_batch = -(-len(self._own) // _PHOTOS_PER_TASK)
         shares = [everyone[self._own] for everyone in batches]
         makers = [kind.maker for kind in kinds]
-        self._tasks[:] = [
+        tasks = [
             Task(epoch, makers, part, [kind.origins_of(part) for kind in kinds])
             for wanted in shares
             for part in np.split(wanted, range(_PHOTOS_PER_TASK, len(wanted), _PHOTOS_PER_TASK))
         ]
-        with self._watched():
-            done = self._begin(tasks_per_batch)
+        done = self._decoders.done(tasks)
         for everyone, wanted in zip(batches, shares, strict=True):
-            with self._watched():
-                pieces = [next(done) for _ in range(tasks_per_batch)]
+            pieces = [next(done) for _ in range(self._tasks_per_batch)]
             index = np.concatenate([piece.index for piece in pieces])
             skipped = {k: v for piece in pieces for k, v in piece.skipped.items()}
             views = []
@@ -179,78 +172,6 @@ class Loader:
                 views.append(makers[number].from_crops(crops, draws))
             yield Batch(everyone, wanted, index, views, skipped)
 
-    def _begin(self, tasks_per_batch: int) -> Iterator[Crops]:
-        """Have the workers begin with the tasks, and before that have workers."""
-        if self._photos is not None:
-            return iter(self._photos)
-        self._photos = self._start_workers(tasks_per_batch)
-        # torch asks them to end; one that hangs would keep this process from ending too.
-        atexit.register(_kill, self._processes)
-        others = set(active_children())
-        done = iter(self._photos)
-        self._processes += set(active_children()) - others
-        return done
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Raise WorkerLost if a worker dies or does not answer while it is waited for.
-
-        A signal tells of a death. torch would raise an error for it wherever the process is at that
-        moment, in the middle of a checkpoint too; its handler is set aside when the wait is over.
-        """
-
-        def all_live() -> bool:
-            return all(process.is_alive() for process in self._processes)
-
-        def look(*_: object) -> None:
-            if not all_live():
-                raise RuntimeError
-
-        def look_away() -> None:
-            if told:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-
-        told = current_thread() is main_thread()  # only there are handlers called
-        before = signal.signal(signal.SIGCHLD, look) if told else None
-        try:
-            look()
-            yield
-        except (RuntimeError, OSError, EOFError) as error:
-            look_away()
-            if isinstance(error, OSError | EOFError):  # its death may be a moment behind
-                for process in self._processes:
-                    process.join(1)
-            reason = f"failed ({error})"
-            if not all_live():
-                reason = "died, perhaps for want of memory: try fewer --workers"
-            elif str(error).startswith("DataLoader timed out"):
-                reason = f"did not answer within {self._wait:g} minutes: look to the disk"
-            _kill(self._processes)
-            raise WorkerLost(
-                f"{self.source.name}: a process that decodes photos {reason}"
-            ) from error
-        except BaseException:
-            look_away()
-            _kill(self._processes)
-            raise
-        finally:
-            if told:
-                signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
-
-    def _start_workers(self, tasks_per_batch: int) -> DataLoader[Crops]:
-        ahead = -(-_BATCHES_AHEAD * tasks_per_batch // max(1, self.workers))
-        return DataLoader(
-            PhotoViews(self.source, self.seed, self._cache // max(1, self.workers)),
-            batch_size=None,
-            sampler=self._tasks,
-            num_workers=self.workers,
-            prefetch_factor=ahead if self.workers else None,
-            persistent_workers=self.workers > 0,
-            timeout=60 * self._wait if self.workers else 0,
-            worker_init_fn=_leave_signals_to_the_parent,
-            generator=torch.Generator(),  # or it would draw from the one that dropout uses
-        )
-
     def _draws(self, epoch: int, index: Integers, kinds: Sequence[Views]) -> Iterator[Draws]:
         """The random numbers of each kind; an image's views are numbered through all kinds."""
         first = 0
@@ -258,22 +179,3 @@ class Loader:
             view = np.repeat(np.arange(first, first + kind.count, dtype=np.int64), len(index))
             yield Draws(self.seed, epoch, np.tile(index, kind.count), view)
             first += kind.count
-
-
-def _kill(processes: list[BaseProcess]) -> None:
-    for process in processes:
-        process.kill()
-        process.join(_SECONDS_TO_DIE)
-
-
-def _leave_signals_to_the_parent(worker: int) -> None:
-    """Such signals may reach the whole group of processes; the parent alone decides to stop."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
-
-
-def worker_count(wanted: int) -> int:
-    """That many processes, or with -1 one for each core but one, at most 8."""
-    if wanted >= 0:
-        return wanted
-    return max(1, min(8, machine.cores() - 1))

@@ -83,7 +83,9 @@ def _read(name: str, files: Sequence[Path]) -> ParquetIndex:
             if label_column is not None:
                 if label_column not in file.schema_arrow.names:
                     raise InputError(f"{path}: has no column {label_column}, as others have")
-                labels += file.read([label_column], use_threads=False)[label_column].to_pylist()
+                if file.schema_arrow.names.count(label_column) > 1:
+                    raise InputError(f"{path}: has more than one column {label_column}; leave one")
+                labels += _labels(file, label_column)
             metadata = file.metadata
         groups.append(metadata.num_row_groups)
         for number in range(metadata.num_row_groups):
@@ -115,6 +117,21 @@ def _image_column(schema: Any, file: Path) -> str:
     )
 
 
+def _labels(file: Any, column: str) -> list[Any]:
+    """The values of a column of numbers or words; None for each of any other."""
+    from pyarrow import types
+
+    kind = file.schema_arrow.field(column).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if not any(
+        is_kind(kind)
+        for is_kind in (types.is_integer, types.is_boolean, types.is_string, types.is_large_string)
+    ):
+        return [None] * file.metadata.num_rows
+    values: list[Any] = file.read([column], use_threads=False)[column].to_pylist()
+    return values
+
+
 def _image_bytes(group: Any, column: str) -> int:
     chunks = (group.column(number) for number in range(group.num_columns))
     wanted = f"{column}.bytes"
@@ -144,9 +161,13 @@ def _class_names(schema: Any, column: str) -> list[str]:
     """Class names that Hugging Face keeps in the schema's metadata, if it did."""
     try:
         info = json.loads((schema.metadata or {})[b"huggingface"])
-        return list(info["info"]["features"][column]["names"])
-    except (KeyError, TypeError, ValueError):
+        names = info["info"]["features"][column]["names"]
+    except (KeyError, TypeError, ValueError, RecursionError):
         return []
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        return []
+    # JSON can name what no file can hold: halves of characters.
+    return [name.encode(errors="backslashreplace").decode() for name in names]
 
 
 def _index(kept: dict[str, Any], stamps: Integers) -> ParquetIndex | None:

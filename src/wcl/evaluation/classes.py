@@ -13,14 +13,19 @@ from wcl.new_file import must_be_new, written_whole
 from wcl.paths import expanded
 from wcl.progress import say
 
+_MOST_IN_TABLE = 10_000  # classes; a million would need terabytes
+
 
 def by_class(predicted: Tensor, labels: Tensor, classes: Sequence[str]) -> list[dict[str, Any]]:
     """One row per class of the test images: how many there are, and the share found."""
-    table = confusion(predicted, labels, len(classes))
+    labels = labels.cpu()
+    right = predicted.cpu() == labels
+    images = torch.bincount(labels)
+    found = torch.bincount(labels[right], minlength=len(images))
     return [
-        {"class": name, "images": int(row.sum()), "top1": float(row[number] / row.sum())}
-        for number, (name, row) in enumerate(zip(classes, table, strict=True))
-        if row.sum()
+        {"class": classes[number], "images": int(images[number]), "top1": float(share)}
+        for number, share in enumerate(found / images)
+        if images[number]
     ]
 
 
@@ -48,6 +53,10 @@ def write_confusion(
     """Write the table as CSV if it was asked for: a line per true class, a column per predicted."""
     if not config.confusion:
         return
+    if len(classes) > _MOST_IN_TABLE:
+        raise InputError(
+            f"--confusion: a table of {len(classes):,} classes would be too large; leave it out"
+        )
     table = confusion(predicted, labels, len(classes)).tolist()
     path = expanded(config.confusion)
     with (

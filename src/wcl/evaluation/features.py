@@ -2,18 +2,19 @@
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from wcl.data.decode import UnreadableImage, centre_crop
-from wcl.data.loader import worker_count
 from wcl.data.source import ArraySource, Source
+from wcl.data.workers import Workers, worker_count
 from wcl.encoder import Encoder, weights_sha256
-from wcl.errors import InputError, RunError
+from wcl.errors import InputError, RunError, WorkerLost
 from wcl.progress import say, track
 from wcl.weights_file import read_weights, write_weights
 
@@ -125,38 +126,35 @@ def pixel_batches(
         numbers = torch.arange(len(source))
         yield from zip(source.pixels.split(BATCH), numbers.split(BATCH), strict=True)
         return
-    crops = _CentreCrops(source, size, encoder.description.channels)
     in_memory = isinstance(source, ArraySource)
-    for pixels, index in DataLoader(
-        crops,
-        batch_size=BATCH,
-        collate_fn=_collate,
-        num_workers=0 if in_memory else worker_count(workers),
-        generator=torch.Generator(),
-    ):
-        if len(index):
-            yield pixels, index
+    decoders: Workers[range, tuple[Tensor, Tensor]] = Workers(
+        source.name,
+        _CentreCrops(source, size, encoder.description.channels),
+        0 if in_memory else worker_count(workers),
+    )
+    rows = range(len(source))
+    try:
+        for pixels, index in decoders.done([rows[i : i + BATCH] for i in rows[::BATCH]]):
+            if len(index):
+                yield pixels, index
+    except WorkerLost as error:
+        raise RunError(f"{error}; the same command may be given again") from error
+    finally:
+        decoders.stop()
 
 
-class _CentreCrops(Dataset[tuple[int, Tensor | None]]):
-    """The number and the pixels of each image, None for one that cannot be read."""
+class _CentreCrops(Dataset[tuple[Tensor, Tensor]]):
+    """Of some images, the pixels and the numbers of those that can be read."""
 
     def __init__(self, source: Source, size: int, channels: int) -> None:
         self.source = source
         self.size = size
         self.channels = channels
 
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def __getitem__(self, index: int) -> tuple[int, Tensor | None]:
-        try:
-            return index, centre_crop(self.source.image(index), self.size, self.channels)
-        except UnreadableImage:
-            return index, None
-
-
-def _collate(items: list[tuple[int, Tensor | None]]) -> tuple[Tensor, Tensor]:
-    pixels = [pixels for _, pixels in items if pixels is not None]
-    index = [index for index, pixels in items if pixels is not None]
-    return torch.stack(pixels) if pixels else torch.empty(0), torch.tensor(index)
+    def __getitem__(self, rows: range) -> tuple[Tensor, Tensor]:
+        crops, kept = [], []
+        for index in rows:
+            with suppress(UnreadableImage):
+                crops.append(centre_crop(self.source.image(index), self.size, self.channels))
+                kept.append(index)
+        return torch.stack(crops) if crops else torch.empty(0), torch.tensor(kept)

@@ -1,0 +1,55 @@
+"""Processes that decode photos: how their results come back, and where there is no room."""
+
+import errno
+from multiprocessing import active_children
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from wcl.data import workers
+from wcl.data.workers import Workers
+from wcl.errors import WorkerLost
+
+
+class Squares(Dataset[Tensor]):
+    """A million times the square of the task."""
+
+    def __getitem__(self, task: int) -> Tensor:
+        return torch.full((1000, 1000), task**2)
+
+
+@pytest.mark.parametrize(
+    ("count", "enough", "shared"), [(0, 0, False), (2, 0, True), (2, 2**60, False)]
+)
+def test_results_come_in_order_and_through_shared_memory_only_if_there_is_enough(
+    count: int, enough: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_ENOUGH_SHARED", enough)
+    squares: Workers[int, Tensor] = Workers("some", Squares(), count)
+    for tasks in ([3, 1, 2], [5, 4]):
+        results = list(squares.done(tasks))
+        assert [int(result[0, 0]) for result in results] == [task**2 for task in tasks]
+        assert [result.is_shared() for result in results] == [shared] * len(tasks)
+        results[0].add_(1)  # may be changed as any other
+    squares.stop()
+    assert not active_children()
+
+
+def test_no_room_for_the_processes_locks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = 10
+
+    def lock() -> object:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return object()
+
+    monkeypatch.setattr(workers, "Lock", lock)
+    with pytest.raises(WorkerLost, match=r"some: .*/dev/shm is full: try fewer --workers, or 0"):
+        list(Workers[int, Tensor]("some", Squares(), 1).done([1]))
+    assert [
+        int(result[0, 0]) for result in Workers[int, Tensor]("some", Squares(), 0).done([3])
+    ] == [9]
