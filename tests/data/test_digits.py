@@ -21,7 +21,8 @@ def test_every_digit_of_the_package_is_in_one_of_the_splits() -> None:
     train, test = splits()
     assert (len(train), len(test)) == (1297, 500)
     both = torch.cat([train.pixels, test.pixels]).flatten(1)
-    labels = torch.cat([train.labels, test.labels])  # type: ignore[list-item]
+    assert train.labels is not None and test.labels is not None
+    labels = torch.cat([train.labels, test.labels])
     ours = sorted(
         [label, *pixels] for label, pixels in zip(labels.tolist(), both.tolist(), strict=True)
     )

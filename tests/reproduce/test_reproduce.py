@@ -172,8 +172,12 @@ def test_several_seeds_are_a_mean_of_different_runs(
 
 
 def test_the_time_of_an_epoch_is_the_median_with_the_search(tmp_path: Path) -> None:
-    epochs = [{"kind": "epoch", "seconds": s, "search_seconds": 1.0} for s in (9.0, 2.0, 4.0)]
-    lines = [{"kind": "step"}, *epochs]
+    seconds = enumerate((9.0, 2.0, 4.0), 1)
+    epochs = [
+        {"kind": "epoch", "step": n, "epoch": n, "seconds": s, "search_seconds": 1.0}
+        for n, s in seconds
+    ]
+    lines = [{"kind": "step", "step": 1, "epoch": 1}, *epochs]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert seconds_of_an_epoch(tmp_path) == 5.0
 

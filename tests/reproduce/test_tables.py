@@ -16,14 +16,14 @@ from wcl.reproduce.tables import NAMES, Cell, only, table
 EVERY = [(name, scale) for scale, found in SCALES.items() for name in found.tables]
 
 
-def settings(cell: Cell, scale: str = "paper") -> PretrainConfig:
-    return settings_of(cell.run, 0, "digits", ReproduceConfig(scale=scale))  # type: ignore[arg-type]
+def settings(cell: Cell) -> PretrainConfig:
+    return settings_of(cell.run, 0, "digits", ReproduceConfig())
 
 
 @pytest.mark.parametrize(("name", "scale"), EVERY)
 def test_every_cell_has_settings_and_a_measure_that_exist(name: str, scale: str) -> None:
     for cell in at_scale(name, scale).cells:
-        check(dataclasses.replace(settings(cell, scale), out="x"))
+        check(dataclasses.replace(settings(cell), out="x"))
         known = {**PROTOCOLS, "few_labels": None, "time": None}
         assert cell.measure.protocol in known
         if (options := known[cell.measure.protocol]) is not None:

@@ -10,6 +10,7 @@ import yaml
 from wcl.backbones import known_to_timm
 from wcl.encoder import Encoder
 from wcl.evaluation.everything import NOTE, markdown_table
+from wcl.metrics_lines import read_metrics
 
 # Settings that say how an encoder was made. The others are about one machine, and where its files
 # lie is nobody's business.
@@ -103,16 +104,8 @@ def _results(run: Path, sha256: str) -> list[str]:
 
 def _metrics(run: Path) -> list[str]:
     """The last epoch's numbers, if there are any."""
-    file = run / "metrics.jsonl"
-    lines = file.read_text().splitlines() if file.is_file() else []
-    epochs: list[dict[str, Any]] = []
-    for line in lines:
-        try:
-            logged = json.loads(line)
-        except ValueError:
-            continue  # cut short when the run was
-        if isinstance(logged, dict) and logged.get("kind") == "epoch":
-            epochs.append(logged)
+    lines = read_metrics(run / "metrics.jsonl")
+    epochs = [line for line in lines if line.get("kind") == "epoch"]
     if not epochs:
         return []
     shown = {name: value for name, value in epochs[-1].items() if name not in _NOT_METRICS}

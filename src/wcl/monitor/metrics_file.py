@@ -9,7 +9,7 @@ from typing import Any
 from wcl.checkpoint import RunFolder
 from wcl.config import PretrainConfig
 from wcl.curves import curve_writers
-from wcl.metrics_line import parse_line
+from wcl.metrics_lines import parse_line
 from wcl.new_file import onto_disk, written_whole
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from wcl.config import PretrainConfig
 from wcl.errors import InputError
 from wcl.made_with import Sitting, read_sittings
-from wcl.metrics_line import parse_line
+from wcl.metrics_lines import read_metrics
 from wcl.paths import expanded, one_line
 from wcl.settings import parse_settings
 
@@ -97,15 +97,6 @@ def read_run(path: str) -> Run:
 def is_run(folder: Path) -> bool:
     """Whether there is anything of a run."""
     return any((folder / name).is_file() for name in _ANY_OF)
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl that are whole."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return []
-    return [values for line in lines if (values := parse_line(line)) is not None]
 
 
 def is_number(value: Any) -> bool:

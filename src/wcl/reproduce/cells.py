@@ -11,6 +11,7 @@ from typing import Any
 
 from wcl.config import PretrainConfig, ReproduceConfig, flat
 from wcl.errors import InputError
+from wcl.metrics_lines import read_metrics
 from wcl.new_file import written_whole
 from wcl.paths import expanded
 from wcl.reproduce.tables import Cell, Measure, Run
@@ -187,7 +188,7 @@ def figures_of(measure: Measure, result: dict[str, Any]) -> dict[str, float]:
 
 def seconds_of_an_epoch(run: Path) -> float:
     """The median over a run's epochs, with the search for neighbours."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    lines = read_metrics(run / "metrics.jsonl")
     epochs = [line for line in lines if line["kind"] == "epoch"]
     seconds: list[float] = [e["seconds"] + e.get("search_seconds", 0) for e in epochs]
     return statistics.median(seconds)

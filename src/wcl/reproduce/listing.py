@@ -1,7 +1,6 @@
 """`wcl reproduce NAME --list`: the cells, what they need, and how long they might take here."""
 
 import dataclasses
-import json
 import statistics
 import tempfile
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table as Printed
 
 from wcl.config import LogConfig, PretrainConfig
+from wcl.metrics_lines import read_metrics
 from wcl.progress import console, track
 from wcl.reproduce.cells import Workshop, settings_of
 from wcl.reproduce.sources import WHERE, needed
@@ -137,7 +137,7 @@ def _seconds_of_a_step(settings: PretrainConfig, images: int, data: str, out: Pa
         log=LogConfig(every=1, health=0, tensorboard=False),
     )
     train.run(timed)
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    lines = read_metrics(out / "metrics.jsonl")
     steps = [line for line in lines if line["kind"] == "step"]
     seconds: list[float] = [images / step["images_per_second"] for step in steps[1:]]
     return statistics.median(seconds)

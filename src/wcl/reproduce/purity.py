@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import yaml
 
-from wcl.report.runs import is_number, read_metrics
+from wcl.metrics_lines import read_metrics
+from wcl.report.runs import is_number
 from wcl.reproduce.cells import Workshop, settings_of
 from wcl.reproduce.scales import SCALES, at_scale
 from wcl.reproduce.tables import NAMES, Cell, Figure, Table

@@ -1,9 +1,19 @@
-"""A line of metrics.jsonl, told from one that was cut short or that something else put there."""
+"""The lines of metrics.jsonl, told from what was cut short or what something else put there."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 _MOST = 2**53  # steps or epochs; beyond it not every whole number is a float
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl that are whole; none if there is no such file."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return []
+    return [values for line in lines if (values := parse_line(line)) is not None]
 
 
 def parse_line(line: bytes) -> dict[str, Any] | None:
