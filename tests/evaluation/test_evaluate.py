@@ -1,6 +1,5 @@
 """`wcl.evaluate` on real runs: both protocols, what they report, and what they refuse."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ import wcl
 from images import encoded, flat_folder, photo_folder, picture
 from runs import photo_run, tiny_run
 from wcl.data import open_splits
-from wcl.encoder import Encoder
 from wcl.errors import InputError
 from wcl.evaluation.features import features
 from wcl.evaluation.knn import predict
-from wcl.evaluation.linear import crop_and_flip, fit
+from wcl.evaluation.linear import fit
 
 
 @pytest.fixture(scope="module")
@@ -41,19 +39,6 @@ def test_linear_learns_and_repeats_exactly(mode: str, run: Path) -> None:
     ]
     assert results[0].top1 == results[1].top1 > 0.25
     assert results[0].details["top5"] >= results[0].top1
-
-
-def test_the_probe_of_the_paper_cuts_and_flips_as_the_pretraining_did(run: Path) -> None:
-    """The recipe of the digits does neither; one batch an epoch, so that its order is no matter."""
-    fast, paper = (
-        wcl.evaluate(run, "linear", "digits", mode=mode, epochs=8, batch=1297, rate=5.0)
-        for mode in ("fast", "paper")
-    )
-    assert fast.top1 == pytest.approx(paper.top1, abs=0.004)  # two of 500, by rounding
-    encoder = wcl.load(run)
-    described = replace(encoder.description, area=(0.3, 0.3), flip=1.0)
-    maker = crop_and_flip(Encoder(described))
-    assert (maker.config.area, maker.config.flip, maker.config.jitter) == ((0.3, 0.3), 1.0, 0)
 
 
 def test_an_evaluation_changes_no_file_of_the_run(run: Path) -> None:

@@ -17,8 +17,8 @@ from wcl.data import open_source, subset
 from wcl.data.loader import Loader, Views
 from wcl.encoder import load
 from wcl.errors import InputError, RunError
+from wcl.evaluation.crops import crop_and_flip
 from wcl.evaluation.finetune import batch_for, fit, network_of
-from wcl.evaluation.linear import crop_and_flip
 from wcl.evaluation.splits import labelled_rows
 
 

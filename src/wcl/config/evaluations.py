@@ -49,7 +49,8 @@ class LinearConfig(ClassifyConfig):
     """A linear classifier on the frozen encoder."""
 
     mode: Literal["fast", "paper"] = "fast"
-    """fast: features computed once; paper: fresh random crops and flips in every epoch."""
+    """paper: fresh random crops and flips in every epoch; fast: in four epochs, whose features are
+    kept and repeated in the others."""
     epochs: int = 80
     """Passes over the training images."""
     batch: int = 256

@@ -1,7 +1,7 @@
 """Features of all images of a source, without augmentation, computed once for each encoder."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,10 +39,29 @@ def features(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tenso
 
 def features_and_rows(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tensor, Tensor]:
     """Features of the images that can be read, and their numbers: (n, features) and (n,)."""
-    place = _place(encoder, source)
+    return kept(encoder, source, _PREPROCESSING, lambda: _compute(encoder, source, workers))
+
+
+def kept(
+    encoder: Encoder, source: Source, how: str, compute: Callable[[], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """Features of some images and their numbers, computed unless the encoder's run has them.
+
+    Args:
+        encoder: whose features they are.
+        source: the images.
+        how: names the preparation of the images.
+        compute: gives (n, features) and (n,) on the host.
+
+    Raises:
+        RunError: features are not finite.
+    """
+    place = _place(encoder, source, how)
     found = None if place is None else _read(place, encoder.features, len(source))
     if found is None:
-        found = _compute(encoder, source, workers)
+        found = compute()
+        if not bool(found[0].isfinite().all()):
+            raise RunError("the encoder's features are not finite; its training must have diverged")
         if place is not None:
             _write(place, *found)
     return found
@@ -61,10 +80,7 @@ def _compute(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Te
         raise InputError(f"{source.name}: {none_can_be_read(len(source))}")
     if skipped := len(source) - len(rows):
         say(f"{source.name}: {skipped} of {len(source)} images cannot be read; left out")
-    values = torch.cat(parts)
-    if not bool(values.isfinite().all()):
-        raise RunError("the encoder's features are not finite; its training must have diverged")
-    return values, rows
+    return torch.cat(parts), rows
 
 
 def none_can_be_read(images: int) -> str:
@@ -72,17 +88,17 @@ def none_can_be_read(images: int) -> str:
     return f"none of the {images} images asked for can be read; `wcl data` says why"
 
 
-def _place(encoder: Encoder, source: Source) -> Path | None:
+def _place(encoder: Encoder, source: Source, how: str) -> Path | None:
     """The file for these features, or None for an encoder that is not of a run."""
     if encoder.home is None:
         return None
-    return encoder.home / "features" / f"{features_key(encoder, source)}.safetensors"
+    return encoder.home / "features" / f"{features_key(encoder, source, how)}.safetensors"
 
 
-def features_key(encoder: Encoder, source: Source) -> str:
+def features_key(encoder: Encoder, source: Source, how: str = _PREPROCESSING) -> str:
     """A name for these features, of the weights, the images and how they are prepared."""
     described = encoder.description
-    digest = hashlib.sha256(_PREPROCESSING.encode())
+    digest = hashlib.sha256(how.encode())
     prepared = described.size, described.channels, described.mean, described.std
     digest.update(repr(prepared).encode())
     digest.update(source.fingerprint(times=True).encode())

@@ -25,8 +25,9 @@ from wcl.data import Source, subset
 from wcl.data.loader import Loader, Views
 from wcl.encoder import Encoder
 from wcl.errors import InputError, RunError
+from wcl.evaluation.crops import crop_and_flip
 from wcl.evaluation.features import BATCH, none_can_be_read, pixel_batches
-from wcl.evaluation.linear import crop_and_flip, untrained_layer
+from wcl.evaluation.linear import untrained_layer
 from wcl.evaluation.result import Result
 from wcl.evaluation.splits import is_draw, keep_manifest, labelled_rows
 from wcl.optim import rate_at

@@ -2,33 +2,30 @@
 
 SGD with momentum 0.9, rate 0.1·batch/256, cosine, no weight decay, 80 epochs. The accuracy of the
 LAST epoch is the result. `paper` sends fresh random crops and flips through the encoder in every
-epoch; `fast` trains on the features of the plain images, computed once.
+epoch; `fast` does so in a few epochs and repeats their features in the others.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from wcl.augment import ViewMaker
-from wcl.config import AugmentConfig, LinearConfig
+from wcl.config import LinearConfig
 from wcl.data import Source
-from wcl.data.loader import Loader, Views
 from wcl.encoder import Encoder
 from wcl.errors import InputError, RunError
 from wcl.evaluation.classes import by_class, check_confusion, write_confusion
+from wcl.evaluation.crops import Batches, CropFeatures
 from wcl.evaluation.features import features
 from wcl.evaluation.numbers import numbers
 from wcl.evaluation.result import Result
 from wcl.optim import rate_at, set_rate
 from wcl.progress import track
 from wcl.randomness import seed_of
-
-Batches = Callable[[int], Iterator[tuple[Tensor, Tensor]]]
 
 
 def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) -> Result:
@@ -46,22 +43,12 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
     test_features, test_labels = (
         t.to(encoder.device) for t in features(encoder, test, config.workers)
     )
-    if config.mode == "fast":
-        train_features, labels = (
-            t.to(encoder.device) for t in features(encoder, train, config.workers)
-        )
-        batch = min(config.batch, len(labels))
-        steps = -(-len(labels) // batch)
-        batches = shuffled(train_features, labels, config)
-        n_train = len(labels)
-    else:
-        batch = min(config.batch, len(train))
-        batches, steps, skipped = _augmented(encoder, train, config)
+    batch = min(config.batch, len(train))
+    crops = CropFeatures(encoder, train, batch, config.seed, config.workers)
+    batches = crops.in_turn(config.epochs) if config.mode == "fast" else crops.fresh
     peaks = [rate * batch / 256 for rate in rates]
     shape = encoder.features, len(train.classes)
-    layers = fit(batches, steps, config.epochs, shape, peaks, config.seed, encoder.device)
-    if config.mode == "paper":
-        n_train = len(train) - len(skipped)
+    layers = fit(batches, crops.steps, config.epochs, shape, peaks, config.seed, encoder.device)
     for rate, layer in zip(rates, layers, strict=True):
         if not bool(layer.weight.isfinite().all()):
             raise RunError(f"--rate {rate:g}: the classifier diverged; use a smaller one")
@@ -84,7 +71,7 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
     return Result(
         "linear",
         sweep[0]["top1"],
-        n_train,
+        crops.images,
         len(test_labels),
         time.perf_counter() - began,
         details,
@@ -129,56 +116,3 @@ def untrained_layer(shape: tuple[int, int], seed: int) -> nn.Linear:
     nn.init.normal_(layer.weight, std=0.01, generator=generator)
     nn.init.zeros_(layer.bias)
     return layer
-
-
-def shuffled(inputs: Tensor, labels: Tensor, config: LinearConfig) -> Batches:
-    def batches(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        generator = torch.Generator().manual_seed(seed_of(config.seed, "order", epoch))
-        for rows in torch.randperm(len(labels), generator=generator).split(config.batch):
-            rows = rows.to(inputs.device)
-            yield inputs[rows], labels[rows]
-
-    return batches
-
-
-def crop_and_flip(encoder: Encoder) -> ViewMaker:
-    """The augmentation that classifiers are trained with: random resized crops and flips.
-
-    They are those of the pretraining: of others the encoder has learnt nothing. (Digits that are
-    never cut nor flipped in pretraining, 99% right without either, are 92% right if they are cut
-    as ImageNet's images and flipped.)
-    """
-    described = encoder.description
-    config = AugmentConfig(
-        area=described.area,
-        flip=described.flip,
-        jitter=0,
-        grey=0,
-        blur=0,
-        mean=described.mean,
-        std=described.std,
-    )
-    return ViewMaker(config, described.size, described.channels)
-
-
-def _augmented(
-    encoder: Encoder, train: Source, config: LinearConfig
-) -> tuple[Batches, int, set[int]]:
-    """Batches of augmented images' features, how many in an epoch, and (filled as they go by) the
-    images that could not be read."""
-    maker = crop_and_flip(encoder)
-    batch = min(config.batch, len(train))
-    loader = Loader(train, batch, config.seed, encoder.device, config.workers)
-    assert train.labels is not None
-    labels = train.labels.to(encoder.device)
-    skipped: set[int] = set()
-
-    def batches(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        encoder.eval()
-        for part in loader.epoch(epoch, [Views(maker, 1)]):
-            skipped.update(part.skipped)
-            with torch.no_grad():
-                inputs = encoder.backbone(part.views[0]).float()
-            yield inputs, labels[part.rows]
-
-    return batches, loader.steps_per_epoch, skipped

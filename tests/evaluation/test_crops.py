@@ -1,0 +1,114 @@
+"""Features of random crops: those of the pretraining, fresh or kept, and always of their labels."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import wcl
+from images import photo_folder
+from runs import photo_run, tiny_run
+from wcl.data import Source, open_splits
+from wcl.encoder import Encoder
+from wcl.errors import InputError
+from wcl.evaluation import crops
+from wcl.evaluation.crops import KEPT, CropFeatures, crop_and_flip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("runs") / "digits", epochs=4, limit=256)
+
+
+@pytest.fixture(scope="module")
+def cutting(run: Path) -> Encoder:
+    """An encoder whose pretraining is said to have cut and flipped."""
+    encoder = wcl.load(run)
+    encoder.description = replace(encoder.description, area=(0.3, 0.6), flip=0.5)
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def digits() -> Source:
+    return open_splits("digits")[0]
+
+
+def whole(batches: crops.Batches, epoch: int) -> tuple[Tensor, Tensor]:
+    inputs, labels = (torch.cat(some) for some in zip(*batches(epoch), strict=True))
+    return inputs, labels
+
+
+def in_some_order(inputs: Tensor, labels: Tensor) -> list[tuple[float, ...]]:
+    return sorted(map(tuple, torch.cat([inputs, labels[:, None]], dim=1).tolist()))
+
+
+def test_crops_and_flips_are_those_of_the_pretraining(run: Path, cutting: Encoder) -> None:
+    own = crop_and_flip(wcl.load(run)).config
+    assert (own.area, own.flip) == ((1.0, 1.0), 0)  # as the recipe of the digits has it
+    told = crop_and_flip(cutting).config
+    assert (told.area, told.flip, told.jitter, told.grey, told.blur) == ((0.3, 0.6), 0.5, 0, 0, 0)
+
+
+def test_the_first_epochs_are_the_papers_to_the_bit(cutting: Encoder, digits: Source) -> None:
+    paper, fast = (CropFeatures(cutting, digits, 128, 3) for _ in range(2))
+    kept = fast.in_turn(KEPT + 1)
+    for epoch in range(KEPT):
+        for left, right in zip(whole(paper.fresh, epoch), whole(kept, epoch), strict=True):
+            assert torch.equal(left, right)
+    assert not torch.equal(whole(paper.fresh, KEPT)[0], whole(kept, KEPT)[0])
+
+
+def test_later_epochs_repeat_them_in_other_orders(cutting: Encoder, digits: Source) -> None:
+    kept = CropFeatures(cutting, digits, 128, 3).in_turn(3 * KEPT)
+    for epoch in range(KEPT):
+        first, second, third = (whole(kept, epoch + k * KEPT) for k in range(3))
+        assert not torch.equal(first[1], second[1])
+        assert not torch.equal(second[1], third[1])
+        assert in_some_order(*first) == in_some_order(*second) == in_some_order(*third)
+
+
+def test_both_probes_are_one_as_long_as_nothing_is_repeated(run: Path) -> None:
+    fast, paper = (
+        wcl.evaluate(run, "linear", "digits", mode=mode, epochs=KEPT, rate=1.0)
+        for mode in ("fast", "paper")
+    )
+    assert fast.as_dict() | {"mode": "", "seconds": 0} == paper.as_dict() | {
+        "mode": "",
+        "seconds": 0,
+    }
+
+
+def test_crops_are_kept_for_the_next_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = wcl.evaluate(run, "linear", "digits", epochs=6)
+    monkeypatch.setattr(CropFeatures, "_compute", None)  # cannot be called
+    again = wcl.evaluate(run, "linear", "digits", epochs=6, rate=[0.1, 1.0])
+    assert again.top1 == first.top1
+    with pytest.raises(TypeError):
+        wcl.evaluate(run, "linear", "digits", epochs=6, seed=1)
+
+
+def test_photos_that_cannot_be_read_are_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = photo_folder(tmp_path / "data")
+    encoder = wcl.load(photo_run(data, tmp_path / "run", epochs=1))
+    (data / "cat" / "004.jpg").write_bytes(b"")
+    source = wcl.data.open_source(str(data))
+    for mode in ("fast", "paper"):
+        features = CropFeatures(encoder, source, len(source), 0, workers=0)
+        batches = features.in_turn(2) if mode == "fast" else features.fresh
+        for epoch in range(2):
+            assert len(whole(batches, epoch)[1]) == len(source) - 1
+        assert features.images == len(source) - 1
+        assert capsys.readouterr().err.count("1 of 24 images cannot be read; left out") == 1
+
+
+def test_more_than_fits_into_memory_is_refused_with_the_other_way(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crops, "available_memory", lambda: 1000)
+    with pytest.raises(InputError, match="--mode paper keeps none"):
+        wcl.evaluate(run, "linear", "digits")
+    assert wcl.evaluate(run, "linear", "digits", mode="paper", epochs=1).n_train == 1280
