@@ -34,6 +34,16 @@ def test_help_answers_without_importing_torch() -> None:
     assert all(command in done.stdout for command in COMMANDS)
 
 
+@pytest.mark.parametrize("command", ["eval knn", "eval all", "embed", "duplicates"])
+def test_a_run_that_is_not_there_is_told_without_importing_torch(command: str) -> None:
+    code = (
+        f"import sys, wcl.cli; status = wcl.cli.run_command([*{command.split()}, 'nowhere']); "
+        "assert status == 2 and 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("wcl: nowhere: no encoder.safetensors there")
+
+
 @pytest.mark.parametrize(
     "words",
     [*([name] for name in COMMANDS), ["eval", "knn"], ["eval", "linear"], ["bench", "step"]],

@@ -39,9 +39,8 @@ def pretrain(words: list[str]) -> int:
         return 0
     resume, words = take_flag("--resume", words)
     config = settings.parse_settings(words, resume)
-    first = os.environ.get("RANK", "0") == "0"  # of several processes
-    if first and sys.stderr.isatty():  # a sign of life: the import below takes seconds
-        print(f"{config.method} on {config.data} for {config.epochs} epochs", file=sys.stderr)
+    if os.environ.get("RANK", "0") == "0":  # of several processes
+        sign_of_life(f"{config.method} on {config.data} for {config.epochs} epochs")
     from wcl import train
 
     return 0 if train.run(config, resume, settings.recipe_of(words, resume)) else _STOPPED
@@ -56,6 +55,8 @@ def evaluate(words: list[str]) -> int:
     run, words = positional("run", words, f"wcl eval {protocol} {usage}")
     if protocol == "all":
         every = options(AllConfig, "eval all", words, usage)
+        must_have_weights(run)
+        sign_of_life(f"all evaluations of {run}")
         from wcl.evaluation.everything import everything, show_everything
 
         found = everything(run, every)
@@ -67,6 +68,8 @@ def evaluate(words: list[str]) -> int:
     if protocol == "finetune":  # `from` cannot be the name of a setting in Python
         words = [re.sub(r"^--from(?==|$)", "--start", word) for word in words]
     config = options(PROTOCOLS[protocol], f"eval {protocol}", words, usage)
+    must_have_weights(run)
+    sign_of_life(f"{protocol} of {run}")
     from wcl.evaluation import evaluate as evaluate_run
     from wcl.evaluation import show
 
@@ -84,6 +87,7 @@ def embed(words: list[str]) -> int:
     usage = "RUN --data SRC --out FILE"
     run, words = positional("run", words, f"wcl embed {usage}")
     config = options(EmbedConfig, "embed", words, usage)
+    must_have_weights(run)
     from wcl.embedding import embed as embed_images
 
     embed_images(run, config)
@@ -100,6 +104,7 @@ def neighbours(words: list[str]) -> int:
     words = ["--k" if word == "-k" else word for word in words]
     config = options(NeighboursConfig, "neighbours", words, usage)
     config.query = queries
+    must_have_weights(run)
     from wcl.retrieval import show_neighbours
 
     show_neighbours(run, config, as_json)
@@ -113,6 +118,7 @@ def duplicates(words: list[str]) -> int:
     as_json, words = take_flag("--json", words)
     run, words = positional("run", words, f"wcl duplicates {usage}")
     config = options(DuplicatesConfig, "duplicates", words, usage)
+    must_have_weights(run)
     from wcl.retrieval import show_duplicates
 
     show_duplicates(run, config, as_json)
@@ -150,6 +156,7 @@ def export(words: list[str]) -> int:
     usage = "RUN --to FORMAT [--out PATH]"
     run, words = positional("run", words, f"wcl export {usage}")
     config = options(ExportConfig, "export", words, usage)
+    must_have_weights(run)
     from wcl.exports import export as export_run
 
     export_run(run, config.to, config.out)
@@ -264,6 +271,19 @@ def options(kind: type[T], command: str, words: list[str], usage: str = "") -> T
         parser.print_help()
         raise HelpShown
     return parse(parser, words, kind)
+
+
+def must_have_weights(run: str) -> None:
+    """Raise InputError if there is no encoder: now, not after the seconds that imports take."""
+    from wcl.paths import weights_of
+
+    weights_of(run)
+
+
+def sign_of_life(doing: str) -> None:
+    """Tell a person what is about to be done: the imports that come first take seconds."""
+    if sys.stderr.isatty():
+        print(doing, file=sys.stderr)
 
 
 def positional(what: str, words: list[str], usage: str) -> tuple[str, list[str]]:

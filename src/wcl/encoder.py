@@ -18,7 +18,7 @@ from wcl.backbones import build_backbone
 from wcl.config import ModelConfig
 from wcl.data.decode import UnreadableImage, centre_crop, open_image
 from wcl.errors import InputError
-from wcl.paths import expanded
+from wcl.paths import expanded, weights_of
 from wcl.weights_file import read_all, write_weights
 
 # What the header of a safetensors file calls the description of a whole encoder, and of a backbone
@@ -233,14 +233,7 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
     Raises:
         InputError: there is no encoder there, or the file is not one.
     """
-    place = expanded(path)
-    names = ("encoder.safetensors", "model.safetensors")  # of a run; of a folder for the hub
-    files = [place / name for name in names] if place.is_dir() else [place]
-    file = next((file for file in files if file.is_file()), None)
-    if file is None:
-        raise InputError(
-            f"{path}: no encoder.safetensors there; give a run that has finished an epoch"
-        )
+    place, file = expanded(path), weights_of(path)
     try:
         weights, metadata = read_all(file)
     except SafetensorError as error:

@@ -140,6 +140,8 @@ def train(config: PretrainConfig, run: Prepared, fabric: Fabric, world: World) -
             f"{config.size}×{config.size} pixels on {fabric.device}"
             + (f", {world.size} processes" if world.size > 1 else "")
         )
+        if 0 < step < total:
+            monitor.say(f"going on after step {step} of {total}")
         if neighbourhood is not None:
             where = "on disk" if config.crops.bank == "disk" else "in memory"
             monitor.say(f"feature bank: {neighbourhood.bank.describe()} {where}")

@@ -90,6 +90,7 @@ def _untrained(encoder: Encoder, protocol: str, options: dict[str, Any]) -> Resu
     """What the untrained network reaches; fine-tuning has it in its run from scratch."""
     if protocol == "finetune":
         return None
+    say(f"{protocol} of the untrained network …")
     torch.manual_seed(0)
     description = dataclasses.replace(encoder.description, method="none", epoch=0)
     return evaluate(Encoder(description).to(encoder.device).eval(), protocol, **options)

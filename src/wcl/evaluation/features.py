@@ -70,9 +70,8 @@ def kept(
 def _compute(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Tensor]:
     parts, kept = [], []
     total = -(-len(source) // BATCH)
-    for pixels, index in track(
-        pixel_batches(encoder, source, workers), "computing features", total
-    ):
+    doing = f"computing features of {len(source):,} images"
+    for pixels, index in track(pixel_batches(encoder, source, workers), doing, total):
         parts.append(encoder.embed(pixels))
         kept.append(index)
     rows = torch.cat(kept) if kept else torch.empty(0, dtype=torch.long)

@@ -14,7 +14,7 @@ from wcl.config import LogConfig, PretrainConfig
 from wcl.metrics_lines import read_metrics
 from wcl.progress import console, track
 from wcl.reproduce.cells import Workshop, settings_of
-from wcl.reproduce.sources import WHERE, needed
+from wcl.reproduce.sources import needed
 from wcl.reproduce.tables import Cell, Run
 
 _IMAGES = {"digits": 1_297, "cifar10": 50_000, "cifar100": 50_000, "imagenet": 1_281_167}
@@ -72,8 +72,8 @@ def images_of(settings: PretrainConfig, data: str, scale: str) -> int:
     return min(images, settings.limit) if settings.limit else images
 
 
-def show_listing(lines: list[dict[str, Any]], names: list[str], seeds: range) -> None:
-    """Print the cells, the data sets and the time."""
+def show_listing(lines: list[dict[str, Any]], about_data: str, seeds: range) -> None:
+    """Print the cells, what is to be said of the data sets, and the time."""
     table = Printed("row", "figures", "data", "done", "pretraining")
     for line in lines:
         figures = line["figures"]
@@ -82,8 +82,7 @@ def show_listing(lines: list[dict[str, Any]], names: list[str], seeds: range) ->
         words = (line["row"], shown, ", ".join(line["data"]), done)
         table.add_row(*map(escape, (*words, in_words(line["seconds"]))))
     Console().print(table)
-    for name in names:
-        print(f"{name}: {WHERE[name]}")
+    print(about_data)
     print(
         f"estimated from a few steps on this machine, as busy as it is now: "
         f"{in_words(seconds_left(lines))} of pretraining for all that is not done; the evaluations "

@@ -49,7 +49,7 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
             about = {"table": name, "scale": config.scale, "seeds": len(seeds)}
             print(json.dumps({**about, "cells": lines, "estimated_seconds_left": left}))
         else:
-            show_listing(lines, names, seeds)
+            show_listing(lines, sources.MADE_UP if smoke else sources.where(names), seeds)
         return True
     if not smoke:
         sources.check(names, places)
@@ -59,13 +59,11 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
 
     failed: dict[str, str] = {}
     finished = True
-    total = len(cells) * len(seeds)
-    todo = [(cell, seed) for seed in seeds for cell in cells]
+    every = [(cell, seed) for seed in seeds for cell in cells]
+    todo = [(cell, seed) for cell, seed in every if workshop.found(cell, seed) is None]
     for number, (cell, seed) in enumerate(todo, start=1):
-        if workshop.found(cell, seed) is not None:
-            continue
         figures = ", ".join(figure.column for figure in cell.figures)
-        said = f"cell {number} of {total}: {cell.row}: {figures}; seed {seed}"
+        said = f"cell {number} of {len(todo)}: {cell.row}: {figures}; seed {seed}"
         console().print(said, markup=False, soft_wrap=True)
         try:
             finished = workshop.make(cell, seed)
@@ -90,7 +88,7 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
         where += "; it is not complete: the same command goes on"
     console().print(where, markup=False, soft_wrap=True)
     if failed:
-        raise RunError(f"{len(failed)} of {total} cells could not be made; {path} says why")
+        raise RunError(f"{len(failed)} of {len(every)} cells could not be made; {path} says why")
     return finished
 
 

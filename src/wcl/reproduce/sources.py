@@ -19,6 +19,7 @@ WHERE = {
     "voc": "PASCAL VOC 2007, trainval and test (host.robots.ox.ac.uk/pascal/VOC): VOCdevkit",
 }
 """Every data set by its name, and where to get it."""
+MADE_UP = "made-up pictures stand in for all data sets but the digits; none is needed"
 _BY_NAME = ("digits", "cifar10", "cifar100")  # that the name alone opens
 _MADE_UP_CLASSES = 4
 _MADE_UP_OBJECTS = ("cat", "dog", "person")
@@ -28,6 +29,11 @@ def needed(cells: tuple[Cell, ...]) -> list[str]:
     """The names of the data sets that cells need."""
     names = (name for cell in cells for name in (cell.run.data, cell.measure.data) if name)
     return list(dict.fromkeys(names))
+
+
+def where(names: list[str]) -> str:
+    """Where to get data sets, a line for each."""
+    return "\n".join(f"{name}: {WHERE[name]}" for name in names)
 
 
 def given(names: list[str], data: str) -> dict[str, str]:
