@@ -73,11 +73,12 @@ def test_what_all_protocols_have_to_say_is_said_once(
 def test_labels_that_mean_nothing_are_refused_before_anything_runs(
     labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["eval", "all", str(tmp_path / "no run"), "--data", "digits", "--labels", labels]
+    (tmp_path / "encoder.safetensors").write_bytes(b"damaged")
+    words = ["eval", "all", str(tmp_path), "--data", "digits", "--labels", labels]
     assert run_command(words) == 2
     said = capsys.readouterr().err
     assert labels.rstrip("%")[:10] in said
-    assert "no run" not in said
+    assert "encoder" not in said
     assert said.count("\n") == 1
 
 

@@ -101,7 +101,8 @@ class ReportConfig:
     data: str = ""
     """Images, as for `wcl pretrain`; those that the run was trained on by default."""
     out: str = ""
-    """HTML file to write; RUN/report.html by default, which replaces the one before it."""
+    """HTML file to write. By default it is RUN/report.html, or of several runs
+    RUN/report-with-RUN2.html, and replaces the one before it."""
     images: int = 2000
     """At most so many images, drawn at random, for the groups and the map."""
     seed: int = 0

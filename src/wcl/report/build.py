@@ -1,5 +1,6 @@
 """`wcl report`: one page that says whether runs worked, and shows what they learnt."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +24,7 @@ from wcl.report.shown import Seen, Shown, choose, see
 
 _SCRIPTS = ("charts.js", "map.js", "report.js")
 _FEWEST, _MOST = 4, 20_000
+_LONGEST_NAME = 200  # bytes of a file's name; all file systems take some more
 
 
 class Data(NamedTuple):
@@ -30,9 +32,11 @@ class Data(NamedTuple):
 
     spec: str
     source: Source | None
-    """None if they are not there."""
+    """Those of the classes that the first run was trained on; None if they are not there."""
     missing: str
     """Why they are not, in a sentence."""
+    whole: Source | None = None
+    """Those of all classes."""
 
 
 def write_report(paths: Sequence[str], config: ReportConfig) -> Path:
@@ -46,12 +50,24 @@ def write_report(paths: Sequence[str], config: ReportConfig) -> Path:
     use_threads(config.threads)
     check_workers(config.workers)
     runs = read_runs(paths)
-    out = new_file(config.out, (".html",)) if config.out else runs[0].folder / "report.html"
+    out = new_file(config.out, (".html",)) if config.out else usual_file(runs)
     content = _content(runs, config, out)
     with written_whole(out) as unfinished:
         unfinished.write_text(content, encoding="utf-8")
     print(f"wrote {out}, {out.stat().st_size / 2**20:.1f} MB; open it in a browser")
     return out
+
+
+def usual_file(runs: Sequence[Run]) -> Path:
+    """Where a report is written unless the user says otherwise.
+
+    That of several runs has a name of its own: it must not replace the first run's report.
+    """
+    others = [re.sub(r"[^\w.]+", "-", run.name).strip("-") for run in runs[1:]]
+    name = "-".join(["report", *(["with", *others] if others else [])])
+    if len(name.encode()) > _LONGEST_NAME:
+        name = f"report-with-{len(others)}-others"
+    return runs[0].folder / f"{name}.html"
 
 
 def _content(runs: Sequence[Run], config: ReportConfig, out: Path) -> str:
@@ -76,6 +92,7 @@ def _content(runs: Sequence[Run], config: ReportConfig, out: Path) -> str:
     }
     body = [
         sections.header("wcl report", runs, _lead(runs, data, shown)),
+        sections.contents(),
         "<main>",
         *(sections.section(name, content) for name, content in parts.items()),
         "</main>",
@@ -94,8 +111,8 @@ def _data(runs: Sequence[Run], given: str) -> Data:
         return Data("", None, "The run does not say what it was trained on; give it as --data.")
     spec = given or specs[0]
     try:
-        source = open_source(spec)
-        return Data(spec, first_classes(source, _classes(runs)), "")
+        whole = open_source(spec)
+        return Data(spec, first_classes(whole, _classes(runs)), "", whole)
     except InputError as error:
         if given:
             raise
@@ -183,9 +200,31 @@ def _about(runs: Sequence[Run], data: Data) -> list[str]:
 
 
 def _lead(runs: Sequence[Run], data: Data, shown: Shown | None) -> str:
+    """What was trained on how many images, and how many of them the page shows."""
     methods = [run.config.method if run.config else "unknown method" for run in runs]
     said = f"{' and '.join(dict.fromkeys(methods))} on {short(data.spec)}" if data.spec else ""
-    if shown is not None:
-        some = f"{len(shown):,} of them here" if len(shown) < shown.of else "all of them here"
-        said += f": {shown.of:,} images, {some}"
-    return said
+    if data.whole is None or shown is None:
+        return said
+    there, counts = len(data.whole), [_trained_on(run, data.spec, data.whole) for run in runs]
+    if None in counts:
+        used, last = f"{shown.of:,} images", shown.of
+    elif len(set(counts)) == 1:
+        some = "all" if counts[0] == there else f"{counts[0]:,} of"
+        used, last = f"trained on {some} its {there:,} images", counts[0]
+    else:
+        each = [f"{count:,} ({run.name})" for run, count in zip(runs, counts, strict=True)]
+        used, last = f"trained on {' and '.join(each)} of its {there:,} images", there
+    some = f"{len(shown):,}" if len(shown) < shown.of else "all"
+    pool = "them" if last == shown.of else f"the {shown.of:,}"
+    return f"{said}: {used}; {some} of {pool} are shown here"
+
+
+def _trained_on(run: Run, spec: str, whole: Source) -> int | None:
+    """How many of these images a run was trained on; None if on others, or if it does not say."""
+    if run.config is None or absolute(run.config.data) != absolute(spec):
+        return None
+    try:
+        count = len(first_classes(whole, run.config.classes))
+    except InputError:  # the data are others by now
+        return None
+    return min(run.config.limit or count, count)

@@ -8,6 +8,7 @@ from wcl.report.runs import Run, is_number
 
 _MOST_POINTS = 300
 _ENOUGH_EPOCHS = 5  # from then on the means of epochs say more than single steps
+_ENOUGH_STEPS = 3  # to draw a mean among them
 
 
 class Metric(NamedTuple):
@@ -18,6 +19,8 @@ class Metric(NamedTuple):
     about: str
     share: bool = False
     """Whether it is a part of a whole, written in per cent."""
+    planned: bool = False
+    """Whether it is set, not measured: then it does not scatter."""
 
 
 METRICS = (
@@ -26,7 +29,7 @@ METRICS = (
     Metric("swap", "Loss of weak labels", "L_swap: images of one group must find each other."),
     Metric("cnce", "Loss of crops", "L_cNCE: the same as for instances, of the small crops."),
     Metric("cswap", "Loss of crops' weak labels", "L_cswap: the same as for groups, of the crops."),
-    Metric("rate", "Learning rate", "It warms up, then falls to zero."),
+    Metric("rate", "Learning rate", "It warms up, then falls to zero.", planned=True),
     Metric("gradient", "Length of the gradient", "It may rise at first; a leap is a warning."),
     Metric(
         "knn_top1", "k-NN accuracy", "Test images that their neighbours classify rightly.", True
@@ -56,15 +59,25 @@ def charts(runs: Sequence[Run]) -> dict[str, Any]:
 
     Returns:
         `x`, the name of the common axis: epochs, or steps while a run has not ended its first;
-        `charts`, each with `lines`: for every run [[x, …], [y, …]], or None.
+        `charts`, each with `lines`: for every run [[x, …], [y, …]], or None; and with `dots`, the
+        same of single steps where they scatter about the line.
     """
     per_epoch = [steps_per_epoch(run.lines) for run in runs if run.lines]
     by_epoch = bool(per_epoch) and all(per_epoch)
     found = []
     for metric in METRICS:
-        lines = [_line(run, metric.name, by_epoch) for run in runs]
-        if any(lines):
-            found.append({**metric._asdict(), "lines": lines})
+        drawn = [_drawn(run, metric, by_epoch) for run in runs]
+        if any(one.line for one in drawn):
+            found.append(
+                {
+                    "name": metric.name,
+                    "title": metric.title,
+                    "about": metric.about,
+                    "share": metric.share,
+                    "lines": [one.line for one in drawn],
+                    "dots": [one.dots for one in drawn],
+                }
+            )
     return {"x": "epoch" if by_epoch else "step", "charts": found}
 
 
@@ -74,20 +87,28 @@ def steps_per_epoch(lines: Sequence[dict[str, Any]]) -> float | None:
     return ended[-1]["step"] / ended[-1]["epoch"] if ended else None
 
 
-def _line(run: Run, name: str, by_epoch: bool) -> list[list[float]] | None:
-    with_it = [line for line in run.lines if is_number(line.get(name))]
+class _Drawn(NamedTuple):
+    """One metric of one run, each [[x, …], [y, …]]."""
+
+    line: list[list[float]] | None = None
+    dots: list[list[float]] | None = None
+
+
+def _drawn(run: Run, metric: Metric, by_epoch: bool) -> _Drawn:
+    """A line of the epochs; as long as they are few, of the means of steps, and these as dots."""
+    with_it = [line for line in run.lines if is_number(line.get(metric.name))]
     epochs = [line for line in with_it if line.get("kind") == "epoch"]
     steps = [line for line in with_it if line.get("kind") == "step"]
-    chosen = epochs if len(epochs) >= _ENOUGH_EPOCHS or not steps else steps
+    of_epochs = len(epochs) >= _ENOUGH_EPOCHS or not steps
+    chosen = epochs if of_epochs else steps
     if not chosen:
-        return None
+        return _Drawn()
     scale = (steps_per_epoch(run.lines) or 1) if by_epoch else 1
-    x = [line["step"] / scale for line in chosen]
-    return [[_rounded(value) for value in _thinned(column)] for column in (x, _ys(chosen, name))]
-
-
-def _ys(lines: Sequence[dict[str, Any]], name: str) -> list[float]:
-    return [float(line[name]) for line in lines]
+    x = _thinned([line["step"] / scale for line in chosen])
+    y = _thinned([float(line[metric.name]) for line in chosen])
+    if of_epochs or metric.planned or len(y) < _ENOUGH_STEPS:
+        return _Drawn(_rounded(x, y))
+    return _Drawn(_rounded(x, _running_mean(y)), _rounded(x, y))
 
 
 def _thinned(values: list[float]) -> list[float]:
@@ -99,5 +120,12 @@ def _thinned(values: list[float]) -> list[float]:
     return [sum(values[a:b]) / (b - a) for a, b in pairwise(ends)]
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.5g}")
+def _running_mean(values: list[float]) -> list[float]:
+    """Each value's mean with its neighbours, together about a fifth of all."""
+    reach = max(1, len(values) // 10)
+    windows = [values[max(0, i - reach) : i + reach + 1] for i in range(len(values))]
+    return [sum(window) / len(window) for window in windows]
+
+
+def _rounded(*columns: list[float]) -> list[list[float]]:
+    return [[float(f"{value:.5g}") for value in column] for column in columns]

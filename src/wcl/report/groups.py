@@ -73,20 +73,27 @@ def grouped(encoder: Encoder, shown: Shown, config: PretrainConfig) -> str:
         said += " are really of one class."
     if encoder.phi is None:
         said += " (This run does not learn from groups; these are the ones its embeddings give.)"
-    parts = [f"<p>{escape(said)}</p>", _group_rows(shown, "Largest", groups[:_ROWS])]
+    parts = [f"<p>{escape(said)}</p>", _group_rows(shown, notable(groups))]
     if classes is None:
         parts.append(_note("Which groups are pure or mixed cannot be told without labels."))
-        return "".join(parts)
-    enough = [group for group in groups if len(group.rows) >= _FEWEST]
-    purest = sorted(enough, key=lambda group: (-group.purity, -len(group.rows)))[:_ROWS]
-    mixed = sorted(enough, key=lambda group: -group.mixture)[:_ROWS]
-    return "".join(
-        [
-            *parts,
-            _group_rows(shown, "Purest", purest),
-            _group_rows(shown, "Most mixed", mixed),
-        ]
-    )
+    return "".join(parts)
+
+
+def notable(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """The groups to show, by what they are; one of the largest may be something else besides.
+
+    Args:
+        groups: of a batch, the largest first.
+    """
+    chosen = {"largest": [*groups[:_ROWS]]}
+    enough = [group for group in groups if group.classes and len(group.rows) >= _FEWEST]
+    # Of a few groups the purest would be the most mixed as well.
+    count = min(_ROWS, len(enough) // 2)
+    by_purity = sorted(enough, key=lambda group: (-group.purity, -len(group.rows)))
+    chosen["purest"], others = by_purity[:count], by_purity[count:]
+    mixed = [group for group in others if group.purity < 1]
+    chosen["most mixed"] = sorted(mixed, key=lambda group: -group.mixture)[:count]
+    return chosen
 
 
 def anchors(shown: Shown, seen: Seen, config: PretrainConfig) -> str:
@@ -98,7 +105,7 @@ def anchors(shown: Shown, seen: Seen, config: PretrainConfig) -> str:
         return _note("There are too few images for neighbours.")
     rows = torch.from_numpy(_some(len(shown), _ANCHORS, config.seed))
     cosines, near = nearest(seen.features[rows], seen.features, count, rows)
-    lines = []
+    lines, kinds = [], set()
     for row, values, others in zip(rows.tolist(), cosines.tolist(), near.tolist(), strict=True):
         tiles = [_tile(shown, row, f"image: {shown.alt(row)}", "lead", shown.label(row))]
         for value, other in zip(values, others, strict=True):
@@ -106,14 +113,15 @@ def anchors(shown: Shown, seen: Seen, config: PretrainConfig) -> str:
             kind = "" if not shown.label(row) else "same" if same else "other"
             said = f"cosine {value:.2f}: {shown.alt(other)}"
             tiles.append(_tile(shown, other, said, kind, f"{value:.2f}"))
+            kinds.add(kind)
         lines.append(_row("", tiles))
-    legend = ""
-    if shown.source.labels is not None:
-        legend = (
-            '<p class="legend"><span class="key same"></span> of the image’s class '
-            '<span class="key other"></span> of another class</p>'
-        )
-    return "".join(lines) + legend
+    meanings = {"same": "of the image’s class", "other": "of another class"}
+    keys = [
+        f'<span class="key {kind}"></span> {meaning} '
+        for kind, meaning in meanings.items()
+        if kind in kinds
+    ]
+    return "".join(lines) + (f'<p class="legend">{"".join(keys)}</p>' if keys else "")
 
 
 def augmented(encoder: Encoder, shown: Shown, config: PretrainConfig) -> str:
@@ -167,24 +175,37 @@ def _group(shown: Shown, rows: list[int]) -> Group:
     return Group(rows, [] if labels is None else shares(labels[rows].tolist()))
 
 
-def _group_rows(shown: Shown, heading: str, groups: Sequence[Group]) -> str:
-    if not groups:
-        return _note(f"{heading}: no group has {_FEWEST} images.")
-    lines = []
-    for group in groups:
-        said = f"{len(group.rows)} images"
-        if group.classes:
-            names = [
-                f"{share:.0%} {shown.source.classes[label]}" for label, share in group.classes[:3]
+def _group_rows(shown: Shown, chosen: dict[str, list[Group]]) -> str:
+    """Each group once, under the first thing that it is; beside it stands what else it is."""
+    parts: list[str] = []
+    done: list[Group] = []
+    for what, groups in chosen.items():
+        new = [group for group in groups if group not in done]
+        if new:
+            parts.append(f"<h4>{escape(what.capitalize())}</h4>")
+        for group in new:
+            also = [
+                f"the {other}" if len(chosen[other]) == 1 else f"one of the {other}"
+                for other in chosen
+                if other != what and group in chosen[other]
             ]
-            said += f" · {', '.join(names)}"
-            if len(group.classes) > len(names):
-                said += f" and {len(group.classes) - len(names)} more"
-        tiles = [_tile(shown, row, shown.alt(row), "", "") for row in group.rows[:_ACROSS]]
-        if len(group.rows) > _ACROSS:
-            tiles.append(f'<li class="more">+{len(group.rows) - _ACROSS}</li>')
-        lines.append(_row(said, tiles))
-    return f"<h4>{escape(heading)}</h4>{''.join(lines)}"
+            parts.append(_group_row(shown, group, also))
+        done += new
+    return "".join(parts)
+
+
+def _group_row(shown: Shown, group: Group, also: Sequence[str]) -> str:
+    said = f"{len(group.rows)} images"
+    if group.classes:
+        names = [f"{share:.0%} {shown.source.classes[label]}" for label, share in group.classes[:3]]
+        said += f" · {', '.join(names)}"
+        if len(group.classes) > len(names):
+            said += f" and {len(group.classes) - len(names)} more"
+    said += "".join(f" · also {what}" for what in also)
+    tiles = [_tile(shown, row, shown.alt(row), "", "") for row in group.rows[:_ACROSS]]
+    if len(group.rows) > _ACROSS:
+        tiles.append(f'<li class="more">+{len(group.rows) - _ACROSS}</li>')
+    return _row(said, tiles)
 
 
 def _row(said: str, tiles: Sequence[str]) -> str:

@@ -30,14 +30,18 @@ def header(kind: str, runs: Sequence[Run], lead: str, below: str = "") -> str:
     names = " <span>and</span> ".join(
         f'<b class="run c{number % 8}">{escape(run.name)}</b>' for number, run in enumerate(runs)
     )
-    links = "".join(
-        f'<li><a href="#{name}">{escape(words)}</a></li>' for name, words in _QUESTIONS.items()
-    )
     return (
         f'<header><p class="kind">{escape(kind)}</p><h1>{names}</h1>'
         f'<p class="lead">{escape(lead)}</p>{below}</header>'
-        f'<nav aria-label="Sections"><ol>{links}</ol></nav>'
     )
+
+
+def contents() -> str:
+    """Links to the sections."""
+    links = "".join(
+        f'<li><a href="#{name}">{escape(words)}</a></li>' for name, words in _QUESTIONS.items()
+    )
+    return f'<nav aria-label="Sections"><ol>{links}</ol></nav>'
 
 
 def section(name: str, content: str) -> str:
@@ -92,17 +96,34 @@ def score_table(found: Scores, names: Sequence[str]) -> str:
         f'<th scope="col" class="run c{number % 8}">{escape(name)}</th>'
         for number, name in enumerate(names)
     ]
-    heads += ['<th scope="col">train / test images</th>']
+    heads += ['<th scope="col" class="count">train / test images</th>']
     lines = [_score_line(row, alike, pixels) for row in found.rows]
     return (
         f'<div class="wide"><table class="scores"><thead><tr>{"".join(heads)}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
-        '<p class="legend"><svg width="12" height="12" aria-hidden="true"><rect class="pixels" '
-        'x="2" y="2" width="8" height="8"/></svg> raw pixels <svg width="12" height="12" '
-        'aria-hidden="true"><circle class="untrained" cx="6" cy="6" r="4"/></svg> the same network '
-        'untrained (for fine-tuning: trained from scratch) <svg width="12" height="12" '
-        'aria-hidden="true"><circle class="dot c0" cx="6" cy="6" r="5"/></svg> trained</p>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>{_score_legend(found, names)}"
     )
+
+
+def _score_legend(found: Scores, names: Sequence[str]) -> str:
+    """What the marks of the little scales mean, of those that there are."""
+    marks = []
+    if any(row.pixels is not None for row in found.rows):
+        marks.append((_pixels_mark(6, 6), "raw pixels"))
+    untrained = [row for row in found.rows if any(value is not None for value in row.untrained)]
+    if untrained:
+        scratch = any(row.protocol == "finetune" for row in untrained)
+        about = " (for fine-tuning: trained from scratch)" if scratch else ""
+        marks.append((_untrained_mark(6, 6), f"the same network untrained{about}"))
+    marks += [
+        (_run_mark(number, 6, 6), name if len(names) > 1 else "trained")
+        for number, name in enumerate(names)
+        if any(row.runs[number] is not None for row in found.rows)
+    ]
+    items = "".join(
+        f'<li><svg width="12" height="12" aria-hidden="true">{mark}</svg> {escape(meaning)}</li>'
+        for mark, meaning in marks
+    )
+    return f'<ul class="legend marks">{items}</ul>'
 
 
 def _score_line(row: Row, alike: bool, pixels: bool) -> str:
@@ -131,18 +152,30 @@ def _scale(row: Row) -> str:
     """The line's figures as marks; the figures themselves stand beside it."""
     marks = [f'<line x1="6" x2="{_SCALE + 6}" y1="10" y2="10"/>']
     if row.pixels is not None:
-        x = 6 + _SCALE * row.pixels
-        marks.append(f'<rect class="pixels" x="{x - 4:.1f}" y="6" width="8" height="8"/>')
+        marks.append(_pixels_mark(6 + _SCALE * row.pixels, 10))
     marks += [
-        f'<circle class="untrained" cx="{6 + _SCALE * value:.1f}" cy="10" r="4"/>'
+        _untrained_mark(6 + _SCALE * value, 10)
         for value in dict.fromkeys(row.untrained)
         if value is not None
     ]
-    for number, value in enumerate(row.runs):
-        if value is not None:
-            x = 6 + _SCALE * value
-            marks.append(f'<circle class="dot c{number % 8}" cx="{x:.1f}" cy="10" r="5"/>')
+    marks += [
+        _run_mark(number, 6 + _SCALE * value, 10)
+        for number, value in enumerate(row.runs)
+        if value is not None
+    ]
     return f'<svg width="{_SCALE + 12}" height="20" aria-hidden="true">{"".join(marks)}</svg>'
+
+
+def _pixels_mark(x: float, y: float) -> str:
+    return f'<rect class="pixels" x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8"/>'
+
+
+def _untrained_mark(x: float, y: float) -> str:
+    return f'<circle class="untrained" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+
+
+def _run_mark(run: int, x: float, y: float) -> str:
+    return f'<circle class="dot c{run % 8}" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
 
 
 def _alike(values: Sequence[float | None]) -> bool:
@@ -218,7 +251,7 @@ def _of_recipe(recipe: Recipe, file: str) -> str:
 
 def repeat(lines: Sequence[tuple[str, str]]) -> str:
     text = "\n\n".join(f"# {about}\n{command}" for about, command in lines)
-    return f'<h3>To repeat it</h3><pre tabindex="0"><code>{escape(text)}</code></pre>'
+    return f'<h3>To repeat it</h3><pre><code>{escape(text)}</code></pre>'
 
 
 def page_made_with() -> str:

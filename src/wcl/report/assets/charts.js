@@ -19,7 +19,7 @@ function make(name, attributes = {}, ...children) {
 function words(value, share = false) {
   if (share) return (100 * value).toFixed(value < 0.1 && value > 0 ? 1 : 0) + "%";
   const size = Math.abs(value);
-  if (size >= 1e5 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace("e+", "e");
+  if (size >= 1e5 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace(".0e", "e").replace("e+", "e").replace("-", "−");
   if (size >= 1000) return Math.round(value).toLocaleString("en");
   return String(Number(value.toPrecision(3))).replace("-", "−");
 }
@@ -44,7 +44,7 @@ function ticks(low, high, count) {
 
 /** From data to pixels, with room above and below for a line that does not change. */
 function scales(chart) {
-  const lines = chart.lines.filter(Boolean);
+  const lines = [...chart.lines, ...chart.dots].filter(Boolean);
   const xs = lines.flatMap((line) => line[0]), ys = lines.flatMap((line) => line[1]);
   let [left, right, low, high] = [0, Math.max(...xs), Math.min(...ys), Math.max(...ys)];
   if (right <= left) right = left + 1;
@@ -105,6 +105,9 @@ function drawChart(chart, runs, axis) {
     "aria-label": summary(chart, runs, axis),
   });
   svg.append(axes(scale, chart.share));
+  chart.dots.forEach((dots, run) => dots?.[0].forEach((x, i) => {
+    svg.append(make("circle", { class: `step c${run % 8}`, cx: scale.x(x).toFixed(1), cy: scale.y(dots[1][i]).toFixed(1), r: 2 }));
+  }));
   chart.lines.forEach((line, run) => {
     if (!line) return;
     const attributes = { class: `line c${run % 8}`, d: path(line, scale) };
@@ -156,19 +159,23 @@ function drawChart(chart, runs, axis) {
     make("figcaption", {}, make("b", {}, chart.title), reading), svg, make("p", {}, chart.about));
 }
 
-/** Whose line is whose. */
-function drawLegend(runs) {
-  return runs.map((name, run) => {
-    const svg = make("svg", { width: 34, height: 12, "aria-hidden": "true" });
-    svg.append(make("path", { class: `line c${run % 8}`, d: "M1 6H33", "stroke-dasharray": DASHES[run % 8] }));
-    return make("li", {}, svg, name);
-  });
+/** Whose line is whose, where there are several; and what the dots are, where there are any. */
+function drawLegend(data) {
+  const entry = (name, ...marks) =>
+    make("li", {}, make("svg", { width: 34, height: 12, "aria-hidden": "true" }, ...marks), name);
+  const runs = data.runs.map((name, run) =>
+    entry(name, make("path", { class: `line c${run % 8}`, d: "M1 6H33", "stroke-dasharray": DASHES[run % 8] })));
+  const dots = [4, 12, 20, 28].map((x, i) => make("circle", { class: "step", cx: x, cy: [8, 4, 7, 3][i], r: 2 }));
+  return [
+    ...(runs.length > 1 ? runs : []),
+    ...(data.charts.some((chart) => chart.dots.some(Boolean)) ? [entry("single steps; the line is their running mean", ...dots)] : []),
+  ];
 }
 
 /** All charts; the axis is the same for all. */
 function drawCharts(data) {
   const place = document.getElementById("charts");
   if (!place) return;
-  if (data.runs.length > 1) document.getElementById("runs").replaceChildren(...drawLegend(data.runs));
+  document.getElementById("runs").replaceChildren(...drawLegend(data));
   place.replaceChildren(...data.charts.map((chart) => drawChart(chart, data.runs, data.x)));
 }

@@ -386,8 +386,9 @@ function drawMaps(place, map, runs) {
     } else if (state.by === "run") map.maps.forEach((one) => entry(one.run % COLOURS, runs[one.run]));
     else {
       const count = Math.max(...map.maps.flatMap((one) => one.component)) + 1;
-      for (let kind = 0; kind < Math.min(8, count); kind++) entry(kind, `group ${kind + 1}`);
-      entries.push(make("li", { class: "hint" }, `The ${Math.min(MOST_KINDS, count)} largest groups are coloured; the rest are grey.`));
+      for (let kind = 0; kind < Math.min(MOST_KINDS, count); kind++) entry(kind, `group ${kind + 1}`);
+      if (count > MOST_KINDS) entry(-1, "smaller groups");
+      if (map.maps.length > 1) entries.push(make("li", { class: "hint" }, "Each run has groups of its own, numbered by their size."));
     }
     legend.replaceChildren(...entries);
   }
