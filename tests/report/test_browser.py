@@ -1,11 +1,12 @@
 """The pages in a real browser: they draw, they can be used, and nothing else is fetched."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from PIL import Image
@@ -177,6 +178,50 @@ def test_curves_are_read_with_the_arrow_keys(report: Path, opened: Opener) -> No
     assert all(f" {float(f'{line[1][0]:.3g}'):g}" in said for line in values)
 
 
+def strokes(page: Page, selector: str) -> set[tuple[str, str]]:
+    """The kinds of marks there, and their colours as they are on the screen."""
+    found = page.locator(selector).evaluate_all(
+        "all => all.map((mark) => [mark.classList[0], getComputedStyle(mark)])"
+        ".map(([kind, style]) => [kind, kind === 'line' ? style.stroke : style.fill])"
+    )
+    return {(kind, colour) for kind, colour in found}
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_legends_have_the_colours_that_are_drawn(report: Path, opened: Opener, scheme: str) -> None:
+    page = opened(report.as_uri(), _DESK, color_scheme=scheme)
+    page.locator(".kinds button").first.wait_for()
+    lines = strokes(page, "#charts .line")
+    assert len(lines) == 2 and lines == strokes(page, "#runs .line")
+    assert page.locator("#charts .step").count() and page.locator("#runs .step").count()
+    marks = strokes(page, ".scores .dot")
+    assert len(marks) == 2 and marks == strokes(page, ".marks .dot")
+    assert {colour for _, colour in marks} == {colour for _, colour in lines}
+    page.get_by_label("run", exact=True).check()
+    assert page.locator(".kinds button").all_inner_texts() == Parsed(report).data["runs"]
+    page.get_by_label("group", exact=True).check()
+    most = max(max(one["component"]) + 1 for one in Parsed(report).data["map"]["maps"])
+    assert page.locator(".kinds button").count() == most
+
+
+@pytest.mark.parametrize(
+    ("width", "media"), [(_PHONE, "screen"), (_DESK, "screen"), (700, "print")]
+)
+def test_long_commands_are_wrapped_and_copied_whole(
+    report: Path, opened: Opener, width: int, media: Literal["screen", "print"]
+) -> None:
+    page = opened(report.as_uri(), width)
+    page.emulate_media(media=media)
+    commands = page.locator("pre")
+    assert commands.evaluate("pre => pre.scrollWidth <= pre.clientWidth")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    lines = commands.inner_text().splitlines()
+    assert max(map(len, lines)) > 100
+    copied = "pre => (getSelection().selectAllChildren(pre), getSelection().toString())"
+    assert commands.evaluate(copied).splitlines() == lines
+    assert not [line for line in lines if line.startswith("--")]
+
+
 def test_paper_is_white_also_for_those_who_read_in_the_dark(
     report: Path, opened: Opener, tmp_path: Path
 ) -> None:
@@ -202,6 +247,28 @@ def test_the_live_page_follows_the_run(runs: list[Path], opened: Opener, tmp_pat
             (run / "metrics.jsonl").write_text("".join(lines))
             expect(page.locator("#said")).to_contain_text("finished", timeout=60_000)
             assert page.evaluate("document.documentElement.scrollWidth") == _PHONE
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_page_that_waits_becomes_that_of_the_run(
+    runs: list[Path], opened: Opener, tmp_path: Path
+) -> None:
+    later = tmp_path / "later"
+    with open_server(str(later), 0) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            page = opened(server.address, _PHONE)
+            expect(page.locator("#said")).to_contain_text("no run there yet")
+            assert page.locator("h1").inner_text() == "later"
+            shutil.copytree(runs[0], tmp_path / "copy").rename(later)
+            expect(page.locator("#said")).to_contain_text("finished", timeout=60_000)
+            expect(page.locator("#worked")).to_contain_text(f"wcl eval all {later} --data ")
+            row = {"protocol": "knn", "measure": "top1", "encoder": 0.875}
+            (later / "evaluation.json").write_text(json.dumps({"rows": [row]}))
+            expect(page.locator("#worked")).to_contain_text("87.5%", timeout=60_000)
         finally:
             server.shutdown()
             thread.join()

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,14 @@ from wcl.config import ReportConfig
 from wcl.data import open_source
 from wcl.encoder import Encoder, load
 from wcl.errors import InputError
-from wcl.report.build import write_report
+from wcl.report.build import usual_file, write_report
 from wcl.report.charts import charts
+from wcl.report.groups import Group, notable
 from wcl.report.measured import measured
 from wcl.report.provenance import nearest_recipe, recipe_of, training_facts
 from wcl.report.runs import Run, read_run, read_runs, short
 from wcl.report.scores import Row, Scores, evaluated, verdict
+from wcl.report.sections import score_table
 from wcl.report.shown import choose, see
 from wcl.report.watch import state
 from wcl.settings import recipe_names, settings
@@ -93,14 +97,40 @@ def test_curves_are_the_lines_of_the_run(run: Path, page: Page) -> None:
     assert drawn["rankme"][1] == pytest.approx(rankme, rel=1e-4)
     rates = [line["rate"] for line in lines if line["kind"] == "step"]
     assert drawn["rate"][1] == pytest.approx(rates, rel=1e-4)
+    (loss,) = [chart for chart in page.data["charts"] if chart["name"] == "loss"]
+    losses = [line["loss"] for line in lines if line["kind"] == "step"]
+    assert loss["dots"][0][1] == pytest.approx(losses, rel=1e-4)
+
+
+def logged(kind: str, values: Sequence[float]) -> Run:
+    """A run of these losses and rates, one a step."""
+    lines = [
+        {"kind": kind, "step": n, "epoch": n, "loss": value, "rate": value}
+        for n, value in enumerate(values, 1)
+    ]
+    return Run(Path(), "a", None, lines, None)
 
 
 def test_long_curves_are_thinned_to_means() -> None:
     values = np.random.default_rng(0).normal(size=3000)
-    lines = [{"kind": "step", "step": n + 1, "loss": v} for n, v in enumerate(values.tolist())]
-    x, y = charts([Run(Path(), "a", None, lines, None)])["charts"][0]["lines"][0]
+    x, y = charts([logged("step", values.tolist())])["charts"][0]["dots"][0]
     assert y == pytest.approx(values.reshape(300, 10).mean(axis=1), rel=1e-4)
     assert x == pytest.approx(np.arange(3000).reshape(300, 10).mean(axis=1) + 1, rel=1e-4)
+
+
+def test_steps_scatter_about_a_line_of_their_means() -> None:
+    loss, rate = charts([logged("step", [5.0, 1, 6, 2, 7, 3])])["charts"]
+    assert loss["dots"][0][1] == [5, 1, 6, 2, 7, 3]
+    assert loss["lines"][0][1] == [3, 4, 3, 5, 4, 5]
+    assert loss["lines"][0][0] == loss["dots"][0][0]
+    assert rate["lines"][0][1] == [5, 1, 6, 2, 7, 3] and rate["dots"] == [None]  # it is planned
+    two, _ = charts([logged("step", [5.0, 1])])["charts"]
+    assert two["lines"][0][1] == [5, 1] and two["dots"] == [None]
+
+
+def test_of_many_epochs_the_line_has_one_point_each() -> None:
+    loss, _ = charts([logged("epoch", [5.0, 1, 6, 2, 7, 3])])["charts"]
+    assert loss["lines"][0][1] == [5, 1, 6, 2, 7, 3] and loss["dots"] == [None]
 
 
 def test_lines_that_are_no_numbers_are_left_out(copy: Path) -> None:
@@ -229,13 +259,107 @@ def test_runs_side_by_side_share_lines_maps_and_names(
     run: Path, photos: Path, tmp_path: Path
 ) -> None:
     other = tiny_photo_run(photos, tmp_path / "second" / "first", method="simclr")
-    page = report_of(run, other, out=str(tmp_path / "both.html"))
+    (run / "report.html").write_text("of the first run alone")
+    page = report_of(run, other)
+    assert (run / "report.html").read_text() == "of the first run alone"
+    assert (run / "report-with-second-first.html").is_file()
     assert len(set(page.data["runs"])) == 2
     assert [one["run"] for one in page.data["map"]["maps"]] == [0, 1]
     swap = next(chart for chart in page.data["charts"] if chart["name"] == "swap")
     assert swap["lines"][0] and swap["lines"][1] is None
     assert "does not learn from groups" in page.text
-    assert page.text.count("Purest") == 2
+    assert page.text.count("Weak labels of one batch") == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "file"),
+    [
+        (["a"], "report.html"),
+        (["a", "b.2"], "report-with-b.2.html"),
+        (["x/a", "y/a", "ß b"], "report-with-y-a-ß-b.html"),
+        (["a", "a (2)"], "report-with-a-2.html"),
+        (["a", "<b>/../c"], "report-with-b-..-c.html"),
+        (["a", "b" * 150, "c" * 150], "report-with-2-others.html"),
+    ],
+)
+def test_a_comparison_has_a_file_of_its_own(names: list[str], file: str) -> None:
+    runs = [Run(Path("runs") / str(n), name, None, [], None) for n, name in enumerate(names)]
+    assert usual_file(runs) == Path("runs/0") / file
+
+
+def settings_alone(folder: Path, **values: Any) -> Path:
+    """A run that has just begun."""
+    folder.mkdir()
+    (folder / "config.yaml").write_text(json.dumps({"data": "digits", **values}))
+    return folder
+
+
+def test_the_headline_counts_the_images_that_were_trained_on(page: Page, tmp_path: Path) -> None:
+    assert f"trained on all its {len(page.data['map']['names'])} images; all of them" in page.text
+    every = settings_alone(tmp_path / "every")
+    some = settings_alone(tmp_path / "some", limit=128)
+    classes = settings_alone(tmp_path / "classes", classes=3, limit=1000)
+    assert "wcl on digits: trained on all its 1,297 images" in report_of(every).text
+    assert "wcl on digits: trained on 128 of its 1,297 images" in report_of(some).text
+    labels = open_source("digits").labels
+    assert labels is not None
+    several = f"trained on {int((labels < 3).sum())} (classes) and 128 (some) of its 1,297 images"
+    assert several in report_of(classes, some).text
+
+
+def test_the_headline_says_how_many_images_are_shown(tmp_path: Path) -> None:
+    page = report_of(tiny_run(tmp_path / "run", epochs=1), images=40)
+    assert "trained on 128 of its 1,297 images; 40 of the 1,297 are shown here" in page.text
+
+
+_MARKS = r'<rect class="(pixels)"|<circle class="(?:dot )?(\w+)"'
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (
+            Row("knn", "", "top1", 9, 9, [0.9, 0.8], [0.5, 0.5], pixels=0.7),
+            ["raw pixels", "a", "b"],
+        ),
+        (Row("knn", "", "top1", 9, 9, [0.9, 0.8], [0.5, 0.5]), ["untrained", "a", "b"]),
+        (Row("linear", "", "top1", 9, 9, [None, 0.8], [None, None]), ["b"]),
+        (Row("finetune", "", "top1", 9, 9, [0.8, None], [0.3, None]), ["from scratch", "a"]),
+    ],
+)
+def test_the_legend_of_scores_has_every_mark_that_is_drawn_and_no_other(
+    row: Row, says: list[str]
+) -> None:
+    table, legend = score_table(Scores([row]), ["a", "b"]).split('class="legend')
+    assert {*re.findall(_MARKS, table)} == {*re.findall(_MARKS, legend)}
+    assert ("raw pixels" in legend) == ("raw pixels" in says)
+    assert all(word in legend for word in says)
+    assert ("from scratch" in legend) == ("from scratch" in says)
+
+
+def test_every_group_is_shown_once(page: Page) -> None:
+    rows: list[list[str]] = []
+    for tag, attributes in page.elements:
+        if tag == "figure":
+            rows.append([])
+        elif tag == "img" and attributes["src"].startswith("data:"):
+            rows[-1].append(attributes["title"])
+    own = rows[: next(n for n, row in enumerate(rows) if row[0].startswith("image: "))]
+    assert own and len({*map(tuple, own)}) == len(own)
+
+
+def test_no_group_is_both_pure_and_mixed() -> None:
+    pure, half, mixed = (
+        Group([*range(n, n + 4)], classes)
+        for n, classes in ((0, [(0, 1.0)]), (4, [(0, 0.5), (1, 0.5)]), (8, [(0, 0.25)] * 4))
+    )
+    pair = Group([12, 13], [(0, 0.5), (1, 0.5)])
+    assert notable([pure]) == {"largest": [pure], "purest": [], "most mixed": []}
+    found = {"largest": [pure, half], "purest": [pure], "most mixed": [half]}
+    assert notable([pure, half]) == found
+    assert notable([pure, half, mixed, pair])["most mixed"] == [mixed]
+    assert notable([pure, pure])["most mixed"] == []
+    assert notable([Group([1, 2, 3], [])])["purest"] == []  # without labels
 
 
 def test_without_labels_what_needs_them_is_left_out_and_said(tmp_path: Path) -> None:

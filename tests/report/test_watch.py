@@ -109,7 +109,21 @@ def test_lines_that_are_written_meanwhile_are_seen(server: WatchServer, run: Pat
         (run / "metrics.jsonl").write_text(content)
     assert after["version"] != before["version"]
     loss = next(chart for chart in after["charts"] if chart["name"] == "loss")
-    assert loss["lines"][0][1][-1] == 1.5
+    assert loss["dots"][0][1][-1] == 1.5
+
+
+def test_a_run_that_was_not_evaluated_says_how_to(server: WatchServer, run: Path) -> None:
+    def page() -> str:
+        return ask(server, "GET", f"/?token={server.secret}").content.decode()
+
+    remedy = f"<code>wcl eval all {run} --data digits</code> measures it"
+    assert remedy in page()
+    row = {"protocol": "knn", "measure": "top1", "encoder": 0.875}
+    try:
+        (run / "evaluation.json").write_text(json.dumps({"rows": [row]}))
+        assert remedy not in page() and "87.5%" in page()
+    finally:
+        (run / "evaluation.json").unlink()
 
 
 def test_only_its_own_page_stops_a_run(server: WatchServer, run: Path) -> None:
@@ -220,15 +234,16 @@ def test_it_waits_for_a_run_that_has_not_begun(run: Path, tmp_path: Path) -> Non
     with watching(later) as process:
         try:
             assert process.stdout is not None
-            assert (
-                process.stdout.readline()
-                == f"{later}: no run there yet; waiting until one begins\n"
-            )
-            later.mkdir(parents=True)  # which is no run yet
-            (later / "checkpoints").mkdir()
-            shutil.copy(run / "config.yaml", later / "config.yaml")
             words, address = process.stdout.readline().rsplit(" ", 1)
             assert words == "watch it at"
+            assert (
+                process.stdout.readline() == f"{later}: no run there yet; the page waits for it\n"
+            )
+            (later / "checkpoints").mkdir(parents=True)  # which is no run yet
+            with urlopen(address.strip(), timeout=30) as page:
+                waiting = page.read().decode()
+            assert f"wcl pretrain … --out {later}" in waiting and "Is it healthy?" not in waiting
+            shutil.copy(run / "config.yaml", later / "config.yaml")
             with urlopen(address.strip(), timeout=30) as page:
                 assert b"Is it healthy?" in page.read()
             process.send_signal(signal.SIGINT)
@@ -240,7 +255,9 @@ def test_it_waits_for_a_run_that_has_not_begun(run: Path, tmp_path: Path) -> Non
 def test_ctrl_c_ends_the_waiting(tmp_path: Path) -> None:
     with watching(tmp_path / "never") as process:
         try:
-            assert process.stdout is not None and "waiting" in process.stdout.readline()
+            assert process.stdout is not None
+            said = [process.stdout.readline() for _ in range(3)]
+            assert "no run there yet" in said[1] and "Ctrl-C" in said[2]
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
             assert process.stdout.read() == "\n"

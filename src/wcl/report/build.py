@@ -200,23 +200,26 @@ def _about(runs: Sequence[Run], data: Data) -> list[str]:
 
 
 def _lead(runs: Sequence[Run], data: Data, shown: Shown | None) -> str:
-    """What was trained on how many images, and how many of them the page shows."""
+    """What was trained on how many images, and how many the page shows."""
     methods = [run.config.method if run.config else "unknown method" for run in runs]
     said = f"{' and '.join(dict.fromkeys(methods))} on {short(data.spec)}" if data.spec else ""
-    if data.whole is None or shown is None:
+    if data.source is None or data.whole is None:
         return said
-    there, counts = len(data.whole), [_trained_on(run, data.spec, data.whole) for run in runs]
-    if None in counts:
-        used, last = f"{shown.of:,} images", shown.of
+    there, shown_of = len(data.whole), len(data.source)
+    found = (_trained_on(run, data.spec, data.whole) for run in runs)
+    counts = [count for count in found if count is not None]
+    if len(counts) < len(runs):
+        said, them = f"{said}: {shown_of:,} images", shown_of
     elif len(set(counts)) == 1:
         some = "all" if counts[0] == there else f"{counts[0]:,} of"
-        used, last = f"trained on {some} its {there:,} images", counts[0]
+        said, them = f"{said}: trained on {some} its {there:,} images", counts[0]
     else:
         each = [f"{count:,} ({run.name})" for run, count in zip(runs, counts, strict=True)]
-        used, last = f"trained on {' and '.join(each)} of its {there:,} images", there
-    some = f"{len(shown):,}" if len(shown) < shown.of else "all"
-    pool = "them" if last == shown.of else f"the {shown.of:,}"
-    return f"{said}: {used}; {some} of {pool} are shown here"
+        said, them = f"{said}: trained on {' and '.join(each)} of its {there:,} images", there
+    if shown is None:
+        return said
+    some = f"{len(shown):,}" if len(shown) < shown_of else "all"
+    return f"{said}; {some} of {'them' if them == shown_of else f'the {shown_of:,}'} are shown here"
 
 
 def _trained_on(run: Run, spec: str, whole: Source) -> int | None:

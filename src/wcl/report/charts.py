@@ -68,16 +68,8 @@ def charts(runs: Sequence[Run]) -> dict[str, Any]:
     for metric in METRICS:
         drawn = [_drawn(run, metric, by_epoch) for run in runs]
         if any(one.line for one in drawn):
-            found.append(
-                {
-                    "name": metric.name,
-                    "title": metric.title,
-                    "about": metric.about,
-                    "share": metric.share,
-                    "lines": [one.line for one in drawn],
-                    "dots": [one.dots for one in drawn],
-                }
-            )
+            lines, dots = [one.line for one in drawn], [one.dots for one in drawn]
+            found.append({**metric._asdict(), "lines": lines, "dots": dots})
     return {"x": "epoch" if by_epoch else "step", "charts": found}
 
 

@@ -107,17 +107,16 @@ def commands(runs: Sequence[Run], data: str, out: Path, given: bool) -> list[tup
             words += ["--data", short(run.config.data), "--out", f"{folder}-again"]
             lines.append((f"{run.name}, without them", typed("wcl", "pretrain", *words)))
     if data:
-        lines += [
-            (
-                f"what {run.name} is worth",
-                typed("wcl", "eval", "all", short(run.folder), "--data", short(data)),
-            )
-            for run in runs
-        ]
+        lines += [(f"what {run.name} is worth", evaluation_command(run, data)) for run in runs]
     words = ["wcl", "report", *(short(run.folder) for run in runs)]
     words += ["--data", short(data)] if data else []
     lines.append(("the report", typed(*words, *(["--out", short(out)] if given else []))))
     return lines
+
+
+def evaluation_command(run: Run, data: str) -> str:
+    """What to type to learn what a run is worth."""
+    return typed("wcl", "eval", "all", short(run.folder), "--data", short(data))
 
 
 def training_facts(run: Run) -> list[tuple[str, str]]:

@@ -250,8 +250,13 @@ def _of_recipe(recipe: Recipe, file: str) -> str:
 
 
 def repeat(lines: Sequence[tuple[str, str]]) -> str:
-    text = "\n\n".join(f"# {about}\n{command}" for about, command in lines)
-    return f'<h3>To repeat it</h3><pre><code>{escape(text)}</code></pre>'
+    text = "\n\n".join(f"# {escape(about)}\n{_in_parts(command)}" for about, command in lines)
+    return f"<h3>To repeat it</h3><pre><code>{text}</code></pre>"
+
+
+def _in_parts(command: str) -> str:
+    """A command as markup whose lines end before an option, not at a hyphen within one."""
+    return " ".join(f"<span>{escape(part)}</span>" for part in re.split(" (?=--)", command))
 
 
 def page_made_with() -> str:

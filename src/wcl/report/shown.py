@@ -24,8 +24,6 @@ class Shown:
     source: Source
     tiles: list[Tensor | None]
     side: int
-    of: int
-    """How many images the data have."""
     unreadable: int
 
     def __len__(self) -> int:
@@ -66,7 +64,7 @@ def choose(whole: Source, most: int, seed: int) -> Shown:
     whole_again = len(readable) == len(some)
     source = some if whole_again else subset(some, np.array(readable, dtype=np.int64))
     kept = [found[row] for row in readable]
-    return Shown(source, kept, side, len(whole), len(found) - len(kept))
+    return Shown(source, kept, side, len(found) - len(kept))
 
 
 def see(encoder: Encoder, shown: Shown, workers: int) -> Seen:

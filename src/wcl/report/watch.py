@@ -10,9 +10,7 @@ import errno
 import hmac
 import json
 import secrets
-import time
 from dataclasses import replace
-from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,14 +23,18 @@ from wcl.paths import expanded
 from wcl.report import sections
 from wcl.report.charts import charts
 from wcl.report.page import page
-from wcl.report.provenance import commands, duration
-from wcl.report.runs import Run, is_number, is_run, read_run, short
+from wcl.report.provenance import commands, duration, evaluation_command
+from wcl.report.runs import Run, is_number, is_run, read_run, short, text
 from wcl.report.scores import evaluated
 from wcl.report.trainer import ask_to_stop, trainer
 
 _HOME = "127.0.0.1"
 _SCRIPTS = ("charts.js", "watch.js")
-_SECONDS_BETWEEN_LOOKS = 0.5  # for a run that has not begun
+_STATUS = (
+    '<div class="state"><progress id="done" max="1" value="0" aria-label="progress"></progress>'
+    '<p id="said" role="status"></p><button type="button" id="stop" hidden>Stop safely</button>'
+    "</div>"
+)
 _RECENT = 5  # epochs whose time tells that of the coming ones
 _SECRET = "X-WCL-Token"
 _HEADERS = {
@@ -45,42 +47,27 @@ _HEADERS = {
 
 
 def watch(path: str, config: WatchConfig) -> None:
-    """Serve the page until Ctrl-C, as soon as there is a run.
+    """Serve the page until Ctrl-C; as long as there is no run, one that waits for it.
 
     Raises:
         InputError: there cannot be a run, or the port cannot be had.
     """
     with open_server(path, config.port) as server:
         try:
-            wait_for_run(server.folder)
             print(f"watch it at {server.address}", flush=True)
+            if not is_run(server.folder):
+                print(f"{short(server.folder)}: no run there yet; the page waits for it")
             print("Ctrl-C ends the watching; the run goes on", flush=True)
             server.serve_forever()
         except KeyboardInterrupt:
             print()
 
 
-def wait_for_run(folder: Path) -> None:
-    """Return when a run has begun in that folder, which need not be there yet.
-
-    Raises:
-        InputError: there is something else.
-    """
-    said = False
-    while not is_run(folder):
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder}: a file, not the folder of a run")
-        if not said:
-            print(f"{short(folder)}: no run there yet; waiting until one begins", flush=True)
-            said = True
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
-
-
 class WatchServer(ThreadingHTTPServer):
     """A server of one run's page.
 
     Args:
-        folder: of the run, which must have begun when the server starts.
+        folder: of the run, which need not have begun.
         port: 0 for any that is free.
     """
 
@@ -90,11 +77,24 @@ class WatchServer(ThreadingHTTPServer):
         super().__init__((_HOME, port), _Answer)
         self.folder = folder
         self.secret = secrets.token_urlsafe(24)
+        self.run: Run | None = None
+        """As it was when the page was last opened; None if it had not begun."""
 
-    @cached_property
-    def run(self) -> Run:
-        """As it is when somebody looks for the first time."""
-        return read_run(str(self.folder))
+    def look(self) -> Run | None:
+        """All that there is of the run."""
+        self.run = read_run(str(self.folder)) if is_run(self.folder) else None
+        return self.run
+
+    def page(self) -> str:
+        run = self.look()
+        return _page(run) if run else _waiting_page(self.folder)
+
+    def state(self, version: str) -> dict[str, Any]:
+        run = self.run or self.look()
+        if run is None:
+            return waiting(self.folder)
+        # The settings of a run that trains stay as they are, its lines do not.
+        return state(replace(run, lines=read_metrics(run.folder / "metrics.jsonl")), version)
 
     @property
     def names(self) -> set[str]:
@@ -110,9 +110,11 @@ def open_server(path: str, port: int) -> WatchServer:
     """A server that waits to be started.
 
     Raises:
-        InputError: the port cannot be had.
+        InputError: there cannot be a run, or the port cannot be had.
     """
     folder = expanded(path)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{path}: a file, not the folder of a run")
     if not 0 <= port <= 65535:
         raise InputError(f"--port: must be between 0 and 65535, not {port}")
     try:
@@ -142,14 +144,9 @@ class _Answer(BaseHTTPRequestHandler):
         elif not self._knows(query.get("token", self.headers.get(_SECRET, ""))):
             self._refuse("open the address that wcl watch printed")
         elif asked.path == "/":
-            self._send(
-                _page(read_run(str(self.server.folder))).encode(), "text/html; charset=utf-8"
-            )
+            self._send(self.server.page().encode(), "text/html; charset=utf-8")
         elif asked.path == "/state":
-            # The settings of a run that trains stay as they are, its lines do not.
-            run = self.server.run
-            run = replace(run, lines=read_metrics(run.folder / "metrics.jsonl"))
-            found = state(run, query.get("version", ""))
+            found = self.server.state(query.get("version", ""))
             self._send(json.dumps(found).encode(), "application/json")
         elif asked.path == "/neighbours.png":
             self._send((self.server.folder / "neighbours.png").read_bytes(), "image/png")
@@ -195,13 +192,12 @@ class _Answer(BaseHTTPRequestHandler):
 def state(run: Run, version: str = "") -> dict[str, Any]:
     """How far a run is, and its curves if they are not those of `version`."""
     training, pid = trainer(run.folder)
-    epochs = [line for line in run.lines if line.get("kind") == "epoch"]
+    epochs, wanted, done = _epochs(run), _wanted(run), _done(run)
     last = run.lines[-1] if run.lines else {"step": 0, "epoch": 0}
-    done, wanted = (int(epochs[-1]["epoch"]) if epochs else 0), _wanted(run)
     said = f"epoch {int(last.get('epoch', 0))} of {wanted}, step {int(last['step']):,}"
     if not run.lines:
         said = "no step is logged yet"
-    finished = bool(wanted) and done >= wanted
+    finished = _finished(run)
     if finished:
         said = f"finished: {done} epochs, {int(last['step']):,} steps"
     elif not training:
@@ -211,6 +207,7 @@ def state(run: Run, version: str = "") -> dict[str, Any]:
         said += f", about {duration(sum(recent) / len(recent) * (wanted - done))} left"
     now = f"{len(run.lines)} {last['step']}"
     found: dict[str, Any] = {
+        "made_of": _made_of(run.folder, finished),
         "said": said,
         "training": training,
         "stoppable": pid is not None and not finished,
@@ -223,8 +220,34 @@ def state(run: Run, version: str = "") -> dict[str, Any]:
     return found
 
 
+def waiting(folder: Path) -> dict[str, Any]:
+    """The state of a run that has not begun."""
+    return {
+        "made_of": _made_of(folder, False),
+        "said": "no run there yet; this page shows it as soon as it begins",
+        "training": False,
+        "stoppable": False,
+        "done": 0.0,
+        "version": "",
+        "neighbours": 0.0,
+    }
+
+
 def _wanted(run: Run) -> int:
     return run.config.epochs if run.config else 0
+
+
+def _epochs(run: Run) -> list[dict[str, Any]]:
+    return [line for line in run.lines if line.get("kind") == "epoch"]
+
+
+def _done(run: Run) -> int:
+    epochs = _epochs(run)
+    return int(epochs[-1]["epoch"]) if epochs else 0
+
+
+def _finished(run: Run) -> bool:
+    return bool(_wanted(run)) and _done(run) >= _wanted(run)
 
 
 def _changed(path: Path) -> float:
@@ -235,27 +258,43 @@ def _changed(path: Path) -> float:
         return 0.0
 
 
+def _made_of(folder: Path, finished: bool) -> str:
+    """What the page was made of besides curves; when that has changed, it loads itself anew."""
+    encoder = (folder / "encoder.safetensors").is_file()
+    settings, evaluation = (_changed(folder / n) for n in ("config.yaml", "evaluation.json"))
+    return f"{is_run(folder)} {encoder} {finished} {settings} {evaluation}"
+
+
 def _page(run: Run) -> str:
     spec = run.config.data if run.config else ""
     method = f"{run.config.method} on {short(spec)}" if run.config else ""
     repeated = commands([run], spec, run.folder / "report.html", False)
     later = f"`wcl report {short(run.folder)}` shows it, as soon as an epoch has ended."
-    status = (
-        '<div class="state"><progress id="done" max="1" value="0" aria-label="progress"></progress>'
-        '<p id="said" role="status"></p><button type="button" id="stop" hidden>Stop safely</button>'
-        "</div>"
-    )
+    missing = [f"{words}." for words in run.missing]
+    if run.evaluation is None and run.encoder_file.is_file():
+        command = evaluation_command(run, spec or "SRC")
+        missing.append(f"If the images have labels, `{command}` measures it.")
     parts = {
-        "worked": sections.worked(evaluated([run]), [run.name], [f"{w}." for w in run.missing]),
+        "worked": sections.worked(evaluated([run]), [run.name], missing),
         "healthy": sections.healthy(True),
         "grouped": '<p id="neighbours"></p>' + sections.notes([f"Groups: {later}"]),
         "map": sections.notes([f"The map: {later}"]),
         "made": sections.settings_of(run) + sections.repeat(repeated),
     }
     body = [
-        sections.header("wcl watch", [run], method, status),
+        sections.header("wcl watch", [run], method, _STATUS),
+        sections.contents(),
         "<main>",
         *(sections.section(name, content) for name, content in parts.items()),
         "</main>",
     ]
-    return page(f"watching {run.name}", "\n".join(body), {}, _SCRIPTS, connect=True)
+    data = {"made_of": _made_of(run.folder, _finished(run))}
+    return page(f"watching {run.name}", "\n".join(body), data, _SCRIPTS, connect=True)
+
+
+def _waiting_page(folder: Path) -> str:
+    run = Run(folder, text(folder.absolute().name), None, [], None)
+    begin = f"`wcl pretrain … --out {short(folder)}` begins one."
+    body = sections.header("wcl watch", [run], "", _STATUS) + sections.notes([begin])
+    data = {"made_of": _made_of(folder, False)}
+    return page(f"waiting for {run.name}", body, data, _SCRIPTS, connect=True)

@@ -19,7 +19,7 @@ function make(name, attributes = {}, ...children) {
 function words(value, share = false) {
   if (share) return (100 * value).toFixed(value < 0.1 && value > 0 ? 1 : 0) + "%";
   const size = Math.abs(value);
-  if (size >= 1e5 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace(".0e", "e").replace("e+", "e").replace("-", "−");
+  if (size >= 1e5 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace(".0e", "e").replace("e+", "e").replaceAll("-", "−");
   if (size >= 1000) return Math.round(value).toLocaleString("en");
   return String(Number(value.toPrecision(3))).replace("-", "−");
 }
@@ -168,7 +168,7 @@ function drawLegend(data) {
   const dots = [4, 12, 20, 28].map((x, i) => make("circle", { class: "step", cx: x, cy: [8, 4, 7, 3][i], r: 2 }));
   return [
     ...(runs.length > 1 ? runs : []),
-    ...(data.charts.some((chart) => chart.dots.some(Boolean)) ? [entry("single steps; the line is their running mean", ...dots)] : []),
+    ...(data.charts.some((chart) => chart.dots.some(Boolean)) ? [entry("single steps; the line is the mean of neighbouring ones", ...dots)] : []),
   ];
 }
 

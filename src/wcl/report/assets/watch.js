@@ -4,6 +4,7 @@
 const SECONDS = 2;
 const secret = new URLSearchParams(location.search).get("token");
 const element = (id) => document.getElementById(id);
+const { made_of: madeOf } = JSON.parse(element("data").textContent);
 let version = "", pictureOf = 0;
 
 function ask(path, options = {}) {
@@ -34,6 +35,7 @@ async function look() {
     const answer = await ask(`/state?version=${encodeURIComponent(version)}`);
     if (!answer.ok) throw new Error(await answer.text());
     const state = await answer.json();
+    if (state.made_of !== madeOf) return location.reload();
     element("said").textContent = state.said;
     element("done").value = state.done;
     element("stop").hidden = !state.stoppable;
