@@ -10,7 +10,8 @@ import wcl
 from images import flat_folder, photo_folder
 from runs import photo_run
 from wcl.cli import run_command
-from wcl.evaluation import everything
+from wcl.evaluation import everything, features
+from wcl.evaluation.crops import CropFeatures
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,19 @@ def test_every_protocol_that_the_labels_allow_is_in_the_table(
     assert found["sha256"] == wcl.load(run).description.sha256
     lines = (run / "evaluation.md").read_text().splitlines()
     assert [line.split(" | ")[0] for line in lines[4:8]] == [f"| {name}" for name in rows]
+
+
+def test_the_second_time_no_features_are_computed_and_the_figures_are_the_same(
+    run: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", "all", str(run), "--data", str(data), "--labels", "2-per-class"]
+    tables = []
+    for _ in range(2):
+        assert run_command([*words, "--workers", "0", "--json"]) == 0
+        tables.append(json.loads(capsys.readouterr().out)["rows"])
+        for module in (features, CropFeatures):
+            monkeypatch.setattr(module, "_compute", None)  # cannot be called
+    assert tables[0] == tables[1]
 
 
 def test_a_protocol_that_cannot_be_carried_out_is_named_with_its_reason(

@@ -93,8 +93,12 @@ class CropFeatures:
 
     def fresh(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Through the encoder in every epoch, as in the paper."""
+        read = 0
         for inputs, rows in self._batches(epoch):
+            read += len(rows)
             yield self._given(inputs, rows)
+        if epoch == 0:
+            self._say_what_is_lost(read)
 
     def in_turn(self, epochs: int) -> Batches:
         """Through the encoder in the first KEPT epochs, which the others repeat in other orders.
@@ -103,6 +107,7 @@ class CropFeatures:
         """
         self._check_memory()
         first = [self._given(*self._epoch(epoch)) for epoch in range(min(KEPT, epochs))]
+        self._say_what_is_lost(len(first[0][1]))
         return repeated(first, self._loader.batch, self._loader.seed)
 
     def _given(self, inputs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,16 +116,11 @@ class CropFeatures:
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Features and the images' numbers."""
-        skipped = 0
         self._encoder.eval()
         for part in self._loader.epoch(epoch, [Views(self._maker, 1)]):
-            skipped += len(part.skipped)
             with torch.no_grad():
                 inputs = self._encoder.backbone(part.views[0]).float()
             yield inputs, part.rows
-        if skipped and epoch == 0:
-            images = self.steps * self._loader.batch
-            say(f"{self._source.name}: {skipped} of {images} images cannot be read; left out")
 
     def _epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
         """A whole epoch, on the encoder's device."""
@@ -141,6 +141,12 @@ class CropFeatures:
             raise InputError(f"{self._source.name}: {none_can_be_read(len(self._source))}")
         inputs, rows = (torch.cat(some) for some in zip(*parts, strict=True))
         return inputs, rows
+
+    def _say_what_is_lost(self, read: int) -> None:
+        """Tell how many images of an epoch could not be read."""
+        images = self.steps * self._loader.batch
+        if lost := images - read:
+            say(f"{self._source.name}: {lost} of {images} images cannot be read; left out")
 
     def _check_memory(self) -> None:
         needed = KEPT * len(self._source) * self._encoder.features * 4

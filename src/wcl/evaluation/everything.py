@@ -93,7 +93,9 @@ def _untrained(encoder: Encoder, protocol: str, options: dict[str, Any]) -> Resu
     say(f"{protocol} of the untrained network …")
     torch.manual_seed(0)
     description = dataclasses.replace(encoder.description, method="none", epoch=0)
-    return evaluate(Encoder(description).to(encoder.device).eval(), protocol, **options)
+    untrained = Encoder(description).to(encoder.device).eval()
+    untrained.home = encoder.home  # its features, which protocols share, are kept there too
+    return evaluate(untrained, protocol, **options)
 
 
 def _rows(result: Result, untrained: Result | None) -> list[dict[str, Any]]:

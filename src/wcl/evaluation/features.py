@@ -39,7 +39,10 @@ def features(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tenso
 
 def features_and_rows(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tensor, Tensor]:
     """Features of the images that can be read, and their numbers: (n, features) and (n,)."""
-    return kept(encoder, source, _PREPROCESSING, lambda: _compute(encoder, source, workers))
+    values, rows = kept(encoder, source, _PREPROCESSING, lambda: _compute(encoder, source, workers))
+    if skipped := len(source) - len(rows):
+        say(f"{source.name}: {skipped} of {len(source)} images cannot be read; left out")
+    return values, rows
 
 
 def kept(
@@ -77,8 +80,6 @@ def _compute(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Te
     rows = torch.cat(kept) if kept else torch.empty(0, dtype=torch.long)
     if len(rows) == 0:
         raise InputError(f"{source.name}: {none_can_be_read(len(source))}")
-    if skipped := len(source) - len(rows):
-        say(f"{source.name}: {skipped} of {len(source)} images cannot be read; left out")
     return torch.cat(parts), rows
 
 
