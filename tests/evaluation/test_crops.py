@@ -105,6 +105,22 @@ def test_photos_that_cannot_be_read_are_left_out_and_counted(
         assert capsys.readouterr().err.count("1 of 24 images cannot be read; left out") == 1
 
 
+@pytest.mark.parametrize("mode", ["fast", "paper"])
+def test_batches_of_which_nothing_can_be_read_are_passed_over(mode: str, tmp_path: Path) -> None:
+    data = photo_folder(tmp_path / "data")
+    encoder = wcl.load(photo_run(data, tmp_path / "run", epochs=1))
+    source = wcl.data.open_source(str(data))
+    damaged = sorted(data.rglob("*.jpg"))
+    for file in damaged[:-1]:
+        file.write_bytes(b"")
+    features = CropFeatures(encoder, source, 4, 0, workers=0)
+    batches = features.in_turn(1) if mode == "fast" else features.fresh
+    assert [len(labels) for _, labels in batches(0)] == [1]
+    damaged[-1].write_bytes(b"")
+    with pytest.raises(InputError, match="none of the 24 images asked for can be read"):
+        features.in_turn(1) if mode == "fast" else list(batches(1))
+
+
 def test_more_than_fits_into_memory_is_refused_with_the_other_way(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

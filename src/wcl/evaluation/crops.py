@@ -115,12 +115,17 @@ class CropFeatures:
         return inputs, self._labels[rows]
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Features and the images' numbers."""
+        """Features and the images' numbers, of batches of which anything can be read."""
+        nothing = True
         self._encoder.eval()
         for part in self._loader.epoch(epoch, [Views(self._maker, 1)]):
-            with torch.no_grad():
-                inputs = self._encoder.backbone(part.views[0]).float()
-            yield inputs, part.rows
+            if len(part.index):
+                nothing = False
+                with torch.no_grad():
+                    inputs = self._encoder.backbone(part.views[0]).float()
+                yield inputs, part.rows
+        if nothing:
+            raise InputError(f"{self._source.name}: {none_can_be_read(len(self._source))}")
 
     def _epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
         """A whole epoch, on the encoder's device."""
@@ -135,10 +140,7 @@ class CropFeatures:
         parts = [
             (inputs.cpu(), rows.cpu())
             for inputs, rows in track(self._batches(epoch), doing, self.steps)
-            if len(rows)
         ]
-        if not parts:
-            raise InputError(f"{self._source.name}: {none_can_be_read(len(self._source))}")
         inputs, rows = (torch.cat(some) for some in zip(*parts, strict=True))
         return inputs, rows
 
