@@ -8,6 +8,7 @@ from wcl.config import PretrainConfig, flat
 from wcl.errors import InputError
 from wcl.machine import MOST_WORKERS, best_device
 
+MOST_RATE = 1e30  # times a large batch, still a number of float32
 _AT_LEAST = {
     "epochs": 1,
     "batch": 2,
@@ -16,7 +17,6 @@ _AT_LEAST = {
     "size": 1,
     "limit": 0,
     "classes": 0,
-    "seed": 0,
     "early_epochs": 0,
     "save_every": 1,
     "most_unreadable": 0,
@@ -48,7 +48,6 @@ _AT_LEAST = {
     "augment.noise": 0,
 }
 _AT_MOST = {
-    "seed": 2**63 - 1,
     "batch": 2**24,
     "size": 4096,
     "devices": 1024,
@@ -56,6 +55,7 @@ _AT_MOST = {
     "workers": MOST_WORKERS,
     "model.head_width": 2**20,
     "model.head_out": 2**20,
+    "optim.rate": MOST_RATE,
 }
 _PROBABILITIES = ("flip", "jitter", "grey", "blur")
 # Ranges: the least that the lower end may be (itself excluded), the most that the upper may be.
@@ -80,6 +80,7 @@ def check(config: PretrainConfig) -> None:
         )
     if not config.out:
         raise InputError("--out: name a folder for the run, such as --out runs/first")
+    check_seed(config.seed)
     values = flat(asdict(config))
     for name, least in _AT_LEAST.items():
         if values[name] < least:
@@ -113,6 +114,12 @@ def check(config: PretrainConfig) -> None:
         raise InputError("--log.wandb: Weights & Biases is not installed; pip install wandb")
     if config.precision == "16-mixed" and best_device(config.device) != "cuda":
         raise InputError("--precision: 16-mixed needs a CUDA GPU; use bf16-mixed or 32-true")
+
+
+def check_seed(seed: int) -> None:
+    """Raise InputError if generators of random numbers cannot be given this seed."""
+    if not 0 <= seed < 2**63:
+        raise InputError(f"--seed: must be between 0 and {2**63 - 1}, not {seed}")
 
 
 def _check_augmentation(config: PretrainConfig) -> None:

@@ -58,7 +58,8 @@ def say(text: str) -> None:
 @contextmanager
 def nothing_said_twice() -> Iterator[None]:
     """For a task of many parts, which all have the same to say about the data."""
-    before = _said.set(set())
+    said = _said.get()
+    before = _said.set(set() if said is None else said)
     try:
         yield
     finally:

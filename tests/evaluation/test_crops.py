@@ -105,6 +105,23 @@ def test_photos_that_cannot_be_read_are_left_out_and_counted(
         assert capsys.readouterr().err.count("1 of 24 images cannot be read; left out") == 1
 
 
+def test_both_have_the_same_steps_where_photos_cannot_be_read(tmp_path: Path) -> None:
+    data = photo_folder(tmp_path / "data")
+    encoder = wcl.load(photo_run(data, tmp_path / "run", epochs=1))
+    for file in sorted(data.rglob("*.jpg"))[:11]:
+        file.write_bytes(b"")
+    features = CropFeatures(encoder, wcl.data.open_source(str(data)), 4, 0, workers=0)
+    kept = features.in_turn(2 * KEPT)
+    for epoch in range(KEPT):
+        fresh, first, again = (
+            [part for _, part in batches(number)]
+            for batches, number in ((features.fresh, epoch), (kept, epoch), (kept, epoch + KEPT))
+        )
+        assert len(fresh) == len(first) == len(again)
+        assert all(map(torch.equal, fresh, first))
+        assert all(len(part) for part in again)
+
+
 @pytest.mark.parametrize("mode", ["fast", "paper"])
 def test_batches_of_which_nothing_can_be_read_are_passed_over(mode: str, tmp_path: Path) -> None:
     data = photo_folder(tmp_path / "data")

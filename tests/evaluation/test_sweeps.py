@@ -2,7 +2,10 @@
 
 import csv
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +19,7 @@ from wcl.data import open_source
 from wcl.errors import InputError
 from wcl.evaluation.classes import by_class, confusion, write_confusion
 from wcl.evaluation.features import features
+from wcl.weights_file import read_all, write_weights
 
 
 @pytest.fixture(scope="module")
@@ -122,14 +126,73 @@ def test_changed_weights_images_or_sizes_are_computed_anew(tmp_path: Path) -> No
     assert len(list((run / "features").iterdir())) == 3
 
 
-def test_kept_features_that_were_cut_short_are_computed_again(tmp_path: Path) -> None:
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 1
+    path.write_bytes(content)
+
+
+def zero(path: Path) -> None:
+    """All values, but not what the file says of them."""
+    content = path.read_bytes()
+    header = 8 + int.from_bytes(content[:8], "little")
+    path.write_bytes(content[:header] + bytes(len(content) - header))
+
+
+def without_rows(path: Path) -> None:
+    values, metadata = read_all(path)
+    write_weights(path, {"features": values["features"]}, metadata)
+
+
+def in_half_precision(path: Path) -> None:
+    values, metadata = read_all(path)
+    write_weights(path, values | {"features": values["features"].half()}, metadata)
+
+
+@pytest.mark.parametrize("damage", [cut, flip_a_bit, zero, without_rows, in_half_precision])
+def test_kept_features_that_were_damaged_are_computed_again(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
     data = photo_folder(tmp_path / "data")
     run = photo_run(data, tmp_path / "run", epochs=1)
-    first, _ = features(wcl.load(run), open_source(str(data)), workers=0)
+    first = features(wcl.load(run), open_source(str(data)), workers=0)
     (kept,) = (run / "features").iterdir()
-    kept.write_bytes(kept.read_bytes()[:100])
-    second, _ = features(wcl.load(run), open_source(str(data)), workers=0)
-    assert torch.equal(first, second)
+    damage(kept)
+    second = features(wcl.load(run), open_source(str(data)), workers=0)
+    assert all(map(torch.equal, first, second))
+
+
+def test_that_features_cannot_be_kept_is_said_once(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied = tmp_path / "run"
+    copied.mkdir()
+    shutil.copy(run / "encoder.safetensors", copied)
+    (copied / "features").write_text("in the way")
+    wcl.evaluate(copied, "linear", "digits", epochs=5)
+    assert capsys.readouterr().err.count("features are not kept for the next time (") == 1
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "says"),
+    [
+        ("linear", {"seed": 2**63}, "--seed: must be between 0 and"),
+        ("finetune", {"seed": -1}, "--seed: must be between 0 and"),
+        ("lowshot", {"seed": 10**23}, "--seed: must be between 0 and"),
+        ("linear", {"rate": 1e300}, "--rate: must be above 0 and at most 1e"),
+        ("finetune", {"encoder_rate": 1e300}, "--encoder_rate: must be above 0 and at most 1e"),
+        ("lowshot", {"cost": 1e300}, "--cost: must be above 0 and at most 1e"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(
+    protocol: str, options: dict[str, Any], says: str, run: Path
+) -> None:
+    with pytest.raises(InputError, match=says):
+        wcl.evaluate(run, protocol, "digits", **options)
 
 
 def test_an_encoder_that_is_not_of_a_run_keeps_nothing(tmp_path: Path) -> None:

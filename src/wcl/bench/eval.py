@@ -8,7 +8,7 @@ from wcl.bench.timing import medians
 from wcl.config import AugmentConfig, LinearConfig, ModelConfig
 from wcl.data import ArraySource
 from wcl.encoder import Description, Encoder
-from wcl.evaluation.crops import KEPT, repeated
+from wcl.evaluation.crops import KEPT, Epoch, repeated
 from wcl.evaluation.linear import fit, linear
 
 _IMAGES = 50_000
@@ -50,6 +50,7 @@ def _fast_seconds(rows: torch.Tensor, labels: torch.Tensor) -> float:
     steps = -(-len(labels) // config.batch)
     began = time.perf_counter()
     shape = rows.shape[1], _CLASSES
-    batches = repeated([(rows, labels)] * KEPT, config.batch, config.seed)
+    sizes = [len(part) for part in labels.split(config.batch)]
+    batches = repeated([Epoch(rows, labels, sizes)] * KEPT, config.seed)
     fit(batches, steps, _EPOCHS, shape, [0.1], 0, torch.device("cpu"))
     return time.perf_counter() - began

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from wcl.checks import check_seed
 from wcl.config import PROTOCOLS, EvalConfig
 from wcl.data import Source, first_classes, in_memory, open_splits, with_channels
 from wcl.encoder import Encoder, load
@@ -13,7 +14,7 @@ from wcl.errors import InputError, did_you_mean
 from wcl.evaluation.overlap import overlap
 from wcl.evaluation.result import Result, show
 from wcl.machine import best_device, check_workers, use_threads
-from wcl.progress import say
+from wcl.progress import nothing_said_twice, say
 
 __all__ = ["Result", "evaluate", "show"]
 
@@ -48,6 +49,7 @@ def evaluate(
         raise InputError("--data: say where the labelled images are")
     use_threads(config.threads)
     check_workers(config.workers)
+    check_seed(getattr(config, "seed", 0))  # k-NN has none
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
     channels = encoder.description.channels
     train, test = (
@@ -71,7 +73,8 @@ def evaluate(
             f"{len(shared)} of {len(test)} test images are training images too, such as "
             f"{shared[0]}: the figures flatter"
         )
-    result: Result = carry_out(encoder, train, test, config)
+    with nothing_said_twice():
+        result: Result = carry_out(encoder, train, test, config)
     return result
 
 

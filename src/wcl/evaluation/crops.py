@@ -1,7 +1,9 @@
 """Features of random crops and flips, which classifiers are trained on, epoch by epoch."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,16 +46,27 @@ def crop_and_flip(encoder: Encoder) -> ViewMaker:
     return ViewMaker(config, described.size, described.channels)
 
 
-def repeated(first: Sequence[tuple[Tensor, Tensor]], batch: int, seed: int) -> Batches:
+class Epoch(NamedTuple):
+    """What an epoch trained on."""
+
+    inputs: Tensor
+    """(n, features), in the order of the steps."""
+    labels: Tensor
+    sizes: list[int]
+    """How many of them each step had."""
+
+
+def repeated(first: Sequence[Epoch], seed: int) -> Batches:
     """Some epochs as they are, and then each of them again and again in other orders."""
 
     def batches(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        inputs, labels = first[epoch % len(first)]
-        order = torch.arange(len(labels))
-        if epoch >= len(first):
-            generator = torch.Generator().manual_seed(seed_of(seed, "repeated", epoch))
-            order = torch.randperm(len(labels), generator=generator)
-        for rows in order.to(inputs.device).split(batch):
+        inputs, labels, sizes = first[epoch % len(first)]
+        if epoch < len(first):
+            yield from zip(inputs.split(sizes), labels.split(sizes), strict=True)
+            return
+        generator = torch.Generator().manual_seed(seed_of(seed, "repeated", epoch))
+        order = torch.randperm(len(labels), generator=generator).to(inputs.device)
+        for rows in order.tensor_split(len(sizes)):
             yield inputs[rows], labels[rows]
 
     return batches
@@ -106,9 +119,9 @@ class CropFeatures:
         They are kept with the encoder's other features.
         """
         self._check_memory()
-        first = [self._given(*self._epoch(epoch)) for epoch in range(min(KEPT, epochs))]
-        self._say_what_is_lost(len(first[0][1]))
-        return repeated(first, self._loader.batch, self._loader.seed)
+        first = [self._epoch(epoch) for epoch in range(min(KEPT, epochs))]
+        self._say_what_is_lost(len(first[0].labels))
+        return repeated(first, self._loader.seed)
 
     def _given(self, inputs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         self._seen[rows] = True
@@ -127,13 +140,15 @@ class CropFeatures:
         if nothing:
             raise InputError(f"{self._source.name}: {none_can_be_read(len(self._source))}")
 
-    def _epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
+    def _epoch(self, epoch: int) -> Epoch:
         """A whole epoch, on the encoder's device."""
         config = self._maker.config
         how = f"crops 1 {config.area} {config.flip} {self._loader.seed} {self._loader.batch}"
         found = kept(self._encoder, self._source, f"{how} {epoch}", lambda: self._compute(epoch))
-        inputs, rows = (part.to(self._encoder.device) for part in found)
-        return inputs, rows
+        # The order of the epoch tells to which step each image that could be read belonged.
+        steps = np.argsort(self._loader.order(epoch))[found[1].numpy()] // self._loader.batch
+        sizes = np.unique(steps, return_counts=True)[1].tolist()
+        return Epoch(*self._given(*(part.to(self._encoder.device) for part in found)), sizes)
 
     def _compute(self, epoch: int) -> tuple[Tensor, Tensor]:
         doing = f"computing features of crops, {epoch + 1} of {KEPT}"

@@ -16,10 +16,11 @@ from wcl.data.workers import Workers, worker_count
 from wcl.encoder import Encoder, weights_sha256
 from wcl.errors import InputError, RunError, WorkerLost
 from wcl.progress import say, track
-from wcl.weights_file import read_weights, write_weights
+from wcl.weights_file import read_all, write_weights
 
 BATCH = 256
 """Images that pass through the encoder together."""
+_SEAL = "sha256"  # of the features and their rows, among a file's metadata
 _PREPROCESSING = "centre crop 1"  # changes whenever `centre_crop` gives other pixels
 
 
@@ -60,7 +61,7 @@ def kept(
         RunError: features are not finite.
     """
     place = _place(encoder, source, how)
-    found = None if place is None else _read(place, encoder.features, len(source))
+    found = None if place is None else _read(place)
     if found is None:
         found = compute()
         if not bool(found[0].isfinite().all()):
@@ -106,23 +107,24 @@ def features_key(encoder: Encoder, source: Source, how: str = _PREPROCESSING) ->
     return digest.hexdigest()[:32]
 
 
-def _read(path: Path, width: int, images: int) -> tuple[Tensor, Tensor] | None:
+def _read(path: Path) -> tuple[Tensor, Tensor] | None:
+    """Features and rows, unless they are not there or not as they were written."""
     try:
-        found = read_weights(path)
-        values, rows = found["features"], found["rows"]
-    except (OSError, SafetensorError, KeyError):
-        return None  # not there, or cut short: computed again
-    fits = values.shape == (len(rows), width) and rows.dtype == torch.long
-    return (values, rows) if fits and len(rows) and bool((rows < images).all()) else None
+        found, metadata = read_all(path)
+        whole = metadata[_SEAL] == weights_sha256(found)
+        return (found["features"], found["rows"]) if whole else None
+    except (OSError, SafetensorError, KeyError, ValueError):
+        return None
 
 
 def _write(path: Path, values: Tensor, rows: Tensor) -> None:
     """Keep them if that is possible; an evaluation does not fail for it."""
+    found = {"features": values, "rows": rows}
     try:
         path.parent.mkdir(exist_ok=True)
-        write_weights(path, {"features": values, "rows": rows})
+        write_weights(path, found, {_SEAL: weights_sha256(found)})
     except OSError as error:
-        say(f"features are not kept for the next time ({error})")
+        say(f"features are not kept for the next time ({error.strerror})")
 
 
 def pixel_batches(

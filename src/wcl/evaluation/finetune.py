@@ -7,7 +7,6 @@ beside it stands that of the same network, trained on the same labels from scrat
 """
 
 import copy
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from wcl.augment import ViewMaker
+from wcl.checks import MOST_RATE
 from wcl.config import FinetuneConfig
 from wcl.data import Source, subset
 from wcl.data.loader import Loader, Views
@@ -126,7 +126,7 @@ def network_of(encoder: Encoder, start: str, classes: int, seed: int) -> nn.Sequ
     if start == "projection":
         if encoder.g is None:
             raise InputError(
-                "--start: the run has no head g, so there is no projection to start from; use pool"
+                "--from: the run has no head g, so there is no projection to start from; use pool"
             )
         layers += list(encoder.g)[:_FIRST_LAYER]
         width = encoder.description.model.head_width
@@ -232,10 +232,10 @@ def _check(config: FinetuneConfig) -> None:
     if config.epochs < 0:
         raise InputError(f"--epochs: must be at least 1, or 0 to choose, not {config.epochs}")
     for name in ("encoder_rate", "rate", "scratch_rate"):
-        if not 0 < getattr(config, name) < math.inf:
-            raise InputError(f"--{name}: must be above 0, not {getattr(config, name)}")
+        if not 0 < (rate := getattr(config, name)) <= MOST_RATE:
+            raise InputError(f"--{name}: must be above 0 and at most {MOST_RATE:g}, not {rate}")
     if config.start not in ("pool", "projection"):
-        raise InputError(f"--start: {config.start} is not one of pool, projection")
+        raise InputError(f"--from: {config.start} is not one of pool, projection")
 
 
 def _manifest(

@@ -5,7 +5,6 @@ LAST epoch is the result. `paper` sends fresh random crops and flips through the
 epoch; `fast` does so in a few epochs and repeats their features in the others.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from wcl.checks import MOST_RATE
 from wcl.config import LinearConfig
 from wcl.data import Source
 from wcl.encoder import Encoder
@@ -35,8 +35,8 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
     rates = numbers("rate", config.rate, float)
-    if not rates or not all(0 < rate < math.inf for rate in rates):
-        raise InputError(f"--rate: must be above 0, not {config.rate}")
+    if not rates or not all(0 < rate <= MOST_RATE for rate in rates):
+        raise InputError(f"--rate: must be above 0 and at most {MOST_RATE:g}, not {config.rate}")
     check_confusion(config)
     if config.mode not in ("fast", "paper"):
         raise InputError(f"--mode: {config.mode} is not one of fast, paper")

@@ -21,7 +21,6 @@ that raised curve at eleven points.
 VOC's own tools. PCL counts them as absent.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +44,7 @@ from wcl.progress import say, track
 from wcl.randomness import Floats
 
 _SHOTS = [1, 2, 4, 8, 16, 32, 64]
+_MOST_COST = 1e6  # from about there on an SVM takes hours and cannot be interrupted
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ def _checked(config: LowshotConfig) -> tuple[list[int], list[float]]:
         raise InputError(f"--k: must be at least 1, not {min(shots)}")
     costs = numbers("costs", config.costs, float)
     for name, cost in (("cost", config.cost), *(("costs", cost) for cost in costs)):
-        if not 0 < cost < math.inf:
-            raise InputError(f"--{name}: must be above 0, not {cost}")
+        if not 0 < cost <= _MOST_COST:
+            raise InputError(f"--{name}: must be above 0 and at most {_MOST_COST:g}, not {cost}")
     return sorted(set(shots)), list(dict.fromkeys([config.cost, *costs]))
 
 
