@@ -415,6 +415,27 @@ def test_weights_that_are_whole_numbers_are_an_input_error(tmp_path: Path) -> No
         load(path)
 
 
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64])
+def test_weights_of_a_kind_that_no_run_has_are_an_input_error(
+    tmp_path: Path, kind: torch.dtype
+) -> None:
+    path = tmp_path / "encoder.safetensors"
+    trained(described()).save(path)
+    weights = load_file(path)
+    for wanted in (torch.float32, torch.int64):
+        sealed_anew(path, {n: w.to(kind) if w.dtype == wanted else w for n, w in weights.items()})
+        with pytest.raises(InputError, match="damaged, or of another version"):
+            load(path)
+
+
+def test_numbers_that_torch_does_not_have_are_an_input_error(tmp_path: Path) -> None:
+    header = b'{"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}}'
+    path = tmp_path / "encoder.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"\0")
+    with pytest.raises(InputError, match="not a safetensors file"):
+        load(path)
+
+
 @pytest.mark.parametrize("kind", [torch.float16, torch.float64])
 def test_an_encoder_of_another_precision_can_be_opened(tmp_path: Path, kind: torch.dtype) -> None:
     """That of a run with `--precision 64-true` is saved in double precision."""

@@ -1,5 +1,6 @@
 """Exports: every format computes what the encoder computes, and tells nothing it should not."""
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -290,6 +291,30 @@ def test_the_model_card_has_the_results_of_these_weights_alone(run: Path, tmp_pa
     assert not [name for name in ("others", "no", "broken") if "## Results" in cards[name]]
 
 
+def test_names_in_the_model_card_stay_text(run: Path, tmp_path: Path) -> None:
+    import html
+
+    encoder = wcl.encoder.load(run)
+    name = "<img src=x>\n# *birds* [x](y) `a_b` &amp; \\"
+    encoder.description = dataclasses.replace(
+        encoder.description, data=name, method=name, version=name
+    )
+    place = tmp_path / "run"
+    place.mkdir()
+    encoder.save(place / "encoder.safetensors")
+    row = {"protocol": "knn", "setting": "k = 9", "measure": "top1", "encoder": 0.5}
+    row |= {"untrained": 0.25, "n_train": 20, "n_test": 4}
+    sha256 = wcl.load(place).description.sha256
+    found = {"data": name.replace("\\", ""), "rows": [row], "sha256": sha256}
+    (place / "evaluation.json").write_text(json.dumps(found))
+    card = (wcl.export(place, "hub-folder") / "README.md").read_text()
+    headings = [line for line in card.splitlines() if line.startswith("#")]
+    assert [line.split()[0] for line in headings] == ["#", "##", "##"]
+    assert "<" not in card and "*birds*" not in card.replace("\\*", "")
+    shown = html.unescape(re.sub(r"\\([!-/:-@[-`{-~])", r"\1", headings[-1]))  # as Markdown does
+    assert shown == "## Results on <img src=x>\\n# *birds* [x](y) `a_b` &amp; "
+
+
 def test_a_card_of_an_encoder_for_timm_is_tagged_so(resnet: Path) -> None:
     card = (exported(resnet, "hub-folder") / "README.md").read_text()
     front: dict[str, Any] = yaml.safe_load(card.split("---\n")[1])
@@ -470,6 +495,27 @@ def test_what_a_file_states_of_itself_is_checked(to: str, resnet: Path, tmp_path
             wcl.load(file)
         assert str(file) in str(refused.value)
         assert "\n" not in str(refused.value)
+
+
+def test_a_description_that_is_no_text_is_refused_in_one_line(resnet: Path, tmp_path: Path) -> None:
+    whole, file = exported(resnet, "onnx").read_bytes(), tmp_path / "x.onnx"
+    assert whole.count(b'"method": "wcl"') == 1
+    content = whole.replace(b'"method": "wcl"', b'"method": "w\xffl"')[:-64]
+    file.write_bytes(content + hashlib.sha256(content).hexdigest().encode())
+    with pytest.raises(InputError, match=r"x\.onnx: damaged") as refused:
+        wcl.load(file)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("to", ["torchscript", "onnx"])
+def test_what_needs_weights_asks_for_the_run(
+    to: str, resnet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = exported(resnet, to)
+    assert run_command(["eval", "linear", str(file), "--data", "digits"]) == 2
+    complaint = capsys.readouterr().err
+    assert f"{file}: the weights are needed" in complaint and "give the run" in complaint
+    assert complaint.count("\n") == 1
 
 
 def test_an_opened_export_is_printed_on_one_line(resnet: Path) -> None:

@@ -52,6 +52,19 @@ def test_in_a_run_too(encoder: Path, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"encoder.safetensors", "export"}
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_was_left_before_it_was_locked_goes_later(begun: bool, tmp_path: Path) -> None:
+    left = tmp_path / f".export-{'5' * 32}"
+    left.mkdir()
+    if begun:
+        (left / "new").touch()
+    with scratch_folder(tmp_path):
+        assert left.is_dir()  # it may be of this moment
+    os.utime(left, (0, 0))
+    with scratch_folder(tmp_path):
+        assert not left.exists()
+
+
 def test_the_folder_of_a_living_export_stays(tmp_path: Path) -> None:
     with scratch_folder(tmp_path) as first, scratch_folder(tmp_path) as second:
         (second / "half").touch()
@@ -71,6 +84,13 @@ def test_what_is_the_users_stays(tmp_path: Path) -> None:
     (tmp_path / f".export-{'2' * 32}").write_text("a file")
     (tmp_path / f".export-{'3' * 32}").symlink_to(tmp_path / "nowhere")
     (tmp_path / f".export-{'4' * 32}").symlink_to(mine)
+    (tmp_path / f".export-{'5' * 32}" / "new").mkdir(parents=True)
+    (tmp_path / f".export-{'6' * 32}").mkdir()
+    (tmp_path / f".export-{'6' * 32}" / "new").write_text("dear")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / f".export-{'7' * 32}").symlink_to(tmp_path / "empty")
+    for path in tmp_path.iterdir():
+        os.utime(path, (0, 0), follow_symlinks=False)
     before = set(tmp_path.rglob("*"))
     with scratch_folder(tmp_path):
         pass

@@ -30,6 +30,7 @@ _NUMBERS = {"channels": (1, 64), "size": (1, 4096), "epoch": (0, 2**31), "featur
 _MODEL_NUMBERS = {"head_layers": (2, 3), "head_width": (1, 2**20), "head_out": (1, 2**20)}
 _TEXTS = ("method", "data", "version", "sha256")
 _HEADS: tuple[list[str], ...] = ([], ["g"], ["phi"], ["g", "phi"])
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _FAR = 1e3  # colours are between 0 and 1, and neither their mean nor their spread is far from that
 
 
@@ -236,7 +237,12 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
     place, file = expanded(path), weights_of(path)
     try:
         weights, metadata = read_all(file)
-    except SafetensorError as error:
+    except (SafetensorError, KeyError) as error:  # KeyError: numbers of a kind unknown to torch
+        if file.suffix in (".onnx", ".pt"):
+            raise InputError(
+                f"{file}: the weights are needed, which {file.suffix} files do not give; give the "
+                "run that it was exported from"
+            ) from error
         raise InputError(f"{file}: not a safetensors file ({error})") from error
     whole = _WHOLE in metadata
     if not whole and _BACKBONE not in metadata:
@@ -270,11 +276,16 @@ def _must_fit(weights: dict[str, Tensor], description: Description, whole: bool)
         outline = Encoder(description)
     wanted = (outline if whole else outline.backbone).state_dict()
     kinds, wanted_kinds = (
-        {name: (tensor.shape, tensor.is_floating_point()) for name, tensor in tensors.items()}
+        {name: (tensor.shape, _kind(tensor)) for name, tensor in tensors.items()}
         for tensors in (weights, wanted)
     )
     if kinds != wanted_kinds:
         raise ValueError("weights of another network")
+
+
+def _kind(tensor: Tensor) -> torch.dtype:
+    """The kind of its numbers; those of any precision that runs have are one."""
+    return torch.float32 if tensor.dtype in _FLOATS else tensor.dtype
 
 
 def weights_sha256(weights: dict[str, Tensor]) -> str:

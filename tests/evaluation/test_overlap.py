@@ -27,6 +27,17 @@ def test_copies_are_found_under_any_name_and_others_are_not(tmp_path: Path) -> N
     assert [Path(where).name for where in found] == ["renamed.jpg"]
 
 
+def test_files_that_are_no_images_do_not_count(tmp_path: Path) -> None:
+    train = photo_folder(tmp_path / "train", each=3)
+    test = photo_folder(tmp_path / "test", each=3)
+    for path in [*train.rglob("*.jpg"), *test.rglob("*.jpg")]:
+        path.write_bytes(b"" if path.name == "000.jpg" else b"<html>not found</html>")
+    picture(1).save(train / "cat" / "002.jpg")
+    shutil.copy(train / "cat" / "002.jpg", test / "dog" / "002.jpg")
+    found = overlap(open_source(str(train)), open_source(str(test)))
+    assert [Path(where).parts[-2:] for where in found] == [("dog", "002.jpg")]
+
+
 def test_images_in_memory_are_compared_by_their_pixels() -> None:
     pixels = torch.arange(5 * 3 * 4 * 4, dtype=torch.uint8).view(5, 3, 4, 4)
     train, test = ArraySource("train", pixels[:3]), ArraySource("test", pixels[2:])

@@ -4,7 +4,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -213,15 +214,36 @@ def test_raw_pixels_vote_by_cosine(tmp_path: Path) -> None:
 def test_what_was_evaluated_is_shown_and_not_measured_again(copy: Path, photos: Path) -> None:
     rows = [{"protocol": "knn", "measure": "top1", "setting": "k = 3", "encoder": 0.875}]
     rows += [{"protocol": "linear", "measure": "top1", "setting": "x", "encoder": 0.9375}]
+    sha256 = load(copy).description.sha256
     found = {"data": str(photos), "rows": rows, "left_out": {"lowshot": "too few"}}
-    (copy / "evaluation.json").write_text(json.dumps(found))
+    (copy / "evaluation.json").write_text(json.dumps({**found, "sha256": sha256}))
     page = report_of(copy)
     assert "87.5% of" in page.text and "0.938" in page.text
     assert "no lowshot: too few" in page.text
     assert "quick look" not in page.text
     assert "trained further" not in page.text
-    os.utime(copy / "evaluation.json", (0, 0))
+    (copy / "evaluation.json").write_text(json.dumps({**found, "sha256": "0" * 64}))
     assert "trained further after it was evaluated" in report_of(copy).text
+
+
+def test_a_copy_of_a_run_was_not_trained_further(copy: Path) -> None:
+    def notes(of: Path) -> list[str]:
+        return evaluated(read_runs([str(of)])).notes
+
+    evaluation = {"rows": [], "sha256": load(copy).description.sha256}
+    (copy / "evaluation.json").write_text(json.dumps(evaluation))
+    for second, name in enumerate(("evaluation.json", "encoder.safetensors")):
+        os.utime(copy / name, (second, second))  # as when it was copied later
+    assert notes(copy) == []
+    encoder = load(copy)
+    with torch.no_grad():
+        next(encoder.backbone.parameters()).add_(1)
+    encoder.save(copy / "encoder.safetensors")
+    (note,) = notes(copy)
+    assert "trained further after it was evaluated" in note
+    for content in (b"", b"damaged", b"\2\0\0\0\0\0\0\0{}"):  # of which nothing can be said
+        (copy / "encoder.safetensors").write_bytes(content)
+        assert notes(copy) == []
 
 
 def test_what_was_evaluated_on_other_data_says_so(copy: Path) -> None:
@@ -262,7 +284,7 @@ def test_runs_side_by_side_share_lines_maps_and_names(
     (run / "report.html").write_text("of the first run alone")
     page = report_of(run, other)
     assert (run / "report.html").read_text() == "of the first run alone"
-    assert (run / "report-with-second-first.html").is_file()
+    assert len([*run.glob("report-with-second-first-*.html")]) == 1
     assert len(set(page.data["runs"])) == 2
     assert [one["run"] for one in page.data["map"]["maps"]] == [0, 1]
     swap = next(chart for chart in page.data["charts"] if chart["name"] == "swap")
@@ -276,15 +298,42 @@ def test_runs_side_by_side_share_lines_maps_and_names(
     [
         (["a"], "report.html"),
         (["a", "b.2"], "report-with-b.2.html"),
-        (["x/a", "y/a", "ß b"], "report-with-y-a-ß-b.html"),
-        (["a", "a (2)"], "report-with-a-2.html"),
-        (["a", "<b>/../c"], "report-with-b-..-c.html"),
-        (["a", "b" * 150, "c" * 150], "report-with-2-others.html"),
+        (["a", "b-2"], "report-with-b-2.html"),
+        (["x/a", "y/a", "ß b"], "report-with-y-a-ß-b-########.html"),
+        (["a", "a (2)"], "report-with-a-2-########.html"),
+        (["a", "<b>/c"], "report-with-b-c-########.html"),
+        (["a", "***"], "report-with--########.html"),
+        (["a", "b" * 150, "c" * 150], "report-with-2-others-########.html"),
     ],
 )
 def test_a_comparison_has_a_file_of_its_own(names: list[str], file: str) -> None:
-    runs = [Run(Path("runs") / str(n), name, None, [], None) for n, name in enumerate(names)]
-    assert usual_file(runs) == Path("runs/0") / file
+    runs = [Run(Path("runs") / name, name, None, [], None) for name in names]
+    pattern = re.escape(file).replace(re.escape("#"), "[0-9a-f]")
+    assert usual_file(runs).parent == Path("runs") / names[0]
+    assert re.fullmatch(pattern, usual_file(runs).name)
+
+
+def test_no_comparison_has_the_file_of_another() -> None:
+    def file(*places: str) -> Path:
+        return usual_file([Run(Path(p), Path(p).name, None, [], None) for p in places])
+
+    long = "b" * 150
+    found = [
+        file("runs/a", *others)
+        for others in (
+            ["runs/b"],
+            ["old/b"],
+            ["older/b"],
+            ["runs/b c"],
+            ["runs/b-c"],
+            ["runs/b", "runs/c"],
+            ["runs/c", "runs/b"],
+            [f"runs/{long}", f"runs/{long}2"],
+            [f"runs/{long}", f"runs/{long}3"],
+        )
+    ]
+    assert len({*found}) == len(found)
+    assert file("runs/a", "old/b") == file("runs/a", "./old/b") == found[1]
 
 
 def settings_alone(folder: Path, **values: Any) -> Path:
@@ -439,6 +488,35 @@ def test_mistakes_are_one_line(
     assert run_command([str(run) if word == "RUN" else word for word in words]) == 2
     complaint = capsys.readouterr().err
     assert says in complaint and complaint.count("\n") == 1
+
+
+@pytest.fixture
+def read_only(run: Path, tmp_path: Path) -> Iterator[Path]:
+    """The run on a disk that takes nothing."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        shutil.copytree(run, disk / "run")
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        yield disk / "run"
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_page_that_cannot_be_written_is_said_before_all_work(
+    read_only: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    later = ["--data", "nowhere"]  # which would be said first otherwise
+    for out in ([], ["--out", f"{read_only}/page.html"]):
+        assert run_command(["report", str(read_only), *later, *out]) == 2
+        complaint = capsys.readouterr().err
+        file = read_only / ("page.html" if out else "report.html")
+        assert f"{file}: cannot be written (Read-only file system); give another" in complaint
+        assert "--out" in complaint and complaint.count("\n") == 1
+    page = tmp_path / "page.html"
+    assert run_command(["report", str(read_only), "--images", "8", "--out", str(page)]) == 0
 
 
 @pytest.mark.parametrize("name", recipe_names())

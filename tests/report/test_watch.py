@@ -76,6 +76,14 @@ def test_only_the_printed_address_is_answered(server: WatchServer) -> None:
     assert ask(server, "GET", "/neighbours.png", X_WCL_Token=secret).status == 404
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_addresses_that_cannot_be_are_refused_without_a_word(
+    server: WatchServer, method: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(server, method, "http://[/stop", Origin="http://[").status == 403
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1:1", ""])
 def test_requests_for_other_hosts_are_refused(server: WatchServer, host: str) -> None:
     assert ask(server, "GET", f"/?token={server.secret}", Host=host).status == 403
@@ -138,6 +146,7 @@ def test_only_its_own_page_stops_a_run(server: WatchServer, run: Path) -> None:
                 {"X_WCL_Token": secret},
                 {"X_WCL_Token": secret, "Origin": "http://evil.example"},
                 {"X_WCL_Token": secret, "Origin": "null"},
+                {"X_WCL_Token": secret, "Origin": "http://["},
                 {"X_WCL_Token": secret, "Origin": "http://localhost:1"},
                 {"X_WCL_Token": secret, "Origin": own, "Host": "evil.example"},
                 {"X_WCL_Token": "guess", "Origin": own},

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wcl.data import Source
+from wcl.data.decode import UnreadableImage, open_image
 from wcl.data.folder import ImageFiles
 from wcl.data.source import ArraySource, Subset
 
@@ -13,7 +14,8 @@ def overlap(train: Source, test: Source) -> list[str]:
     """Where the test images are that are among the training images too, byte for byte.
 
     Images in memory are compared by their pixels and files by their bytes, of which only those are
-    read that have a partner of the same length. Other sources are compared by where images are.
+    read that have a partner of the same length; what is no image, such as an empty file, does not
+    count. Other sources are compared by where images are.
     """
     if isinstance(train, ArraySource) and isinstance(test, ArraySource):
         known = {_digest(image.numpy().tobytes()) for image in train.pixels}
@@ -30,7 +32,7 @@ def overlap(train: Source, test: Source) -> list[str]:
     return [
         test.where(index)
         for index, file in test_files.items()
-        if _size(file) in sizes and _digest(_content(file)) in known
+        if _size(file) in sizes and _digest(_content(file)) in known and _is_image(file)
     ]
 
 
@@ -57,6 +59,15 @@ def _content(file: Path) -> bytes:
     except OSError:
         pass
     return str(file).encode()
+
+
+def _is_image(file: Path) -> bool:
+    """Whether it begins as an image does: to decode all would take as long as an evaluation."""
+    try:
+        open_image(file).close()
+    except UnreadableImage:
+        return False
+    return True
 
 
 def _digest(content: bytes) -> bytes:

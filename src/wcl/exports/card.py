@@ -1,5 +1,6 @@
 """The model card: what an exported encoder is, how it was made and how to use it."""
 
+import html
 import json
 import re
 from pathlib import Path, PureWindowsPath
@@ -11,6 +12,7 @@ from wcl.backbones import known_to_timm
 from wcl.encoder import Encoder
 from wcl.evaluation.everything import NOTE, markdown_table
 from wcl.metrics_lines import read_metrics
+from wcl.paths import one_line
 
 # Settings that say how an encoder was made. The others are about one machine, and where its files
 # lie is nobody's business.
@@ -60,11 +62,11 @@ def model_card(encoder: Encoder) -> str:
     colour = {1: "grey", 3: "colour"}.get(described.channels, f"{described.channels}-channel")
     parts = [
         f"---\n{yaml.safe_dump(front, sort_keys=False)}---",
-        f"# {model.backbone}, pretrained on {described.data or 'images'} without labels",
+        f"# {model.backbone}, pretrained on {_plain(described.data) or 'images'} without labels",
         f"A `{model.backbone}`{stem} that maps a {colour} image of {size}×{size} pixels to "
         f"{encoder.features} features; similar images have similar features (compare by cosine). "
-        f"Pretrained by `{described.method}` for {described.epoch} epochs with wcl "
-        f"{described.version}. SHA-256 of the weights: `{encoder.described()['sha256']}`.",
+        f"Pretrained by {_plain(described.method)} for {described.epoch} epochs with wcl "
+        f"{_plain(described.version)}. SHA-256 of the weights: `{encoder.described()['sha256']}`.",
         *([] if encoder.home is None else _part_of_the_data(encoder.home)),
         "## Use",
         _code("python", _WITH_TIMM if for_timm else _WITH_WCL),
@@ -99,7 +101,7 @@ def _results(run: Path, sha256: str) -> list[str]:
         table, data = markdown_table(found["rows"]), public_name(found["data"])
     except (OSError, ValueError, KeyError, TypeError):  # none, or not of that command
         return []
-    return [f"## Results on {data}", table, NOTE]
+    return [f"## Results on {_plain(data)}", table, NOTE]
 
 
 def _metrics(run: Path) -> list[str]:
@@ -140,6 +142,15 @@ def _read_settings(run: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return {}
     return settings if isinstance(settings, dict) else {}
+
+
+def _plain(text: str) -> str:
+    r"""Text that Markdown shows as it is, on one line.
+
+    >>> _plain("<b>*cats*\n")
+    '&lt;b&gt;\\*cats\\*\\\\n'
+    """
+    return html.escape(re.sub(r"([\\`*_\[\]#|~!])", r"\\\1", one_line(text)), quote=False)
 
 
 def _code(language: str, text: str) -> str:

@@ -73,10 +73,10 @@ def read(file: Path, device: str = "cpu") -> ExportedEncoder:
     options.log_severity_level = 3  # errors alone
     try:
         session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        description = session.get_modelmeta().custom_metadata_map.get(DESCRIPTION, "")
     except Exception as error:  # onnxruntime's have no other base
         reason = str(error).splitlines()[0]
         raise InputError(f"{file}: damaged, or not for this onnxruntime ({reason})") from error
-    description = session.get_modelmeta().custom_metadata_map.get(DESCRIPTION, "")
 
     def compute(images: Tensor) -> Tensor:
         (features,) = session.run(["features"], {"images": images.numpy()})

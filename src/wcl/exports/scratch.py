@@ -3,6 +3,7 @@
 import fcntl
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,7 +11,8 @@ from uuid import uuid4
 
 from wcl.new_file import errors_naming
 
-_LOCK = "lock"
+_LOCK, _NEW = "lock", "new"
+_SURELY_DEAD = 3600  # seconds without a lock, which is there at once
 
 
 @contextmanager
@@ -30,9 +32,9 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
     with errors_naming(parent, folder):
         folder.mkdir()
     try:
-        with (folder / "new").open("w") as lock:
+        with (folder / _NEW).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            (folder / "new").rename(folder / _LOCK)  # under that name it was never free
+            (folder / _NEW).rename(folder / _LOCK)  # under that name it was never free
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -40,6 +42,20 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
 
 def _remove_if_dead(folder: Path) -> None:
     """Remove a folder that `scratch_folder` made, if its process has ended."""
+    if _was_never_locked(folder):
+        shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError), (folder / _LOCK).open("r+") as lock:  # or it is no such folder
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder)
+
+
+def _was_never_locked(folder: Path) -> bool:
+    """Whether its process was killed in the moment before it had the lock."""
+    try:
+        old = time.time() - folder.lstat().st_mtime > _SURELY_DEAD
+        return old and all(
+            path.name == _NEW and path.is_file() and path.stat().st_size == 0
+            for path in folder.iterdir()
+        )
+    except OSError:
+        return False

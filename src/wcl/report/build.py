@@ -1,6 +1,9 @@
 """`wcl report`: one page that says whether runs worked, and shows what they learnt."""
 
+import hashlib
+import os
 import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -51,6 +54,7 @@ def write_report(paths: Sequence[str], config: ReportConfig) -> Path:
     check_workers(config.workers)
     runs = read_runs(paths)
     out = new_file(config.out, (".html",)) if config.out else usual_file(runs)
+    _must_be_writable(out)
     content = _content(runs, config, out)
     with written_whole(out) as unfinished:
         unfinished.write_text(content, encoding="utf-8")
@@ -61,13 +65,31 @@ def write_report(paths: Sequence[str], config: ReportConfig) -> Path:
 def usual_file(runs: Sequence[Run]) -> Path:
     """Where a report is written unless the user says otherwise.
 
-    That of several runs has a name of its own: it must not replace the first run's report.
+    That of several runs has a name of its own: it must not replace the first run's report, nor
+    that of other runs. The name of one run beside the first tells it from all others; where names
+    do not, a few digits of the runs' places do.
     """
-    others = [re.sub(r"[^\w.]+", "-", run.name).strip("-") for run in runs[1:]]
-    name = "-".join(["report", *(["with", *others] if others else [])])
-    if len(name.encode()) > _LONGEST_NAME:
-        name = f"report-with-{len(others)}-others"
-    return runs[0].folder / f"{name}.html"
+    if len(runs) == 1:
+        return runs[0].folder / "report.html"
+    others = "-".join(re.sub(r"[^\w.]+", "-", run.name).strip("-") for run in runs[1:])
+    if len(others.encode()) > _LONGEST_NAME:
+        others = f"{len(runs) - 1}-others"
+    first, *places = (run.folder.resolve() for run in runs)
+    if places != [first.parent / others]:
+        digest = hashlib.sha256(b"\0".join(map(os.fsencode, places))).hexdigest()
+        others = f"{others}-{digest[:8]}"
+    return runs[0].folder / f"report-with-{others}.html"
+
+
+def _must_be_writable(out: Path) -> None:
+    """Raise InputError if no page can be written there: all the work would be for nothing."""
+    try:
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"{out}: cannot be written ({error.strerror}); give another place as --out FILE.html"
+        ) from error
 
 
 def _content(runs: Sequence[Run], config: ReportConfig, out: Path) -> str:

@@ -41,12 +41,12 @@ class Run:
 
     @property
     def evaluated_before_its_end(self) -> bool:
-        """Whether the encoder was trained further since it was evaluated."""
-        try:
-            evaluated = (self.folder / "evaluation.json").stat().st_mtime
-            return self.encoder_file.stat().st_mtime > evaluated
-        except OSError:
-            return False
+        """Whether the encoder was trained further since it was evaluated.
+
+        Its weights tell: a copy of the run has files of other times.
+        """
+        evaluated = (self.evaluation or {}).get("sha256")
+        return bool(evaluated) and _weights_sha256(self.encoder_file) not in ("", evaluated)
 
 
 def read_runs(paths: Sequence[str]) -> list[Run]:
@@ -78,7 +78,7 @@ def read_run(path: str) -> Run:
     run = Run(folder, text(folder.absolute().name), None, [], None)
     settings, metrics = folder / "config.yaml", folder / "metrics.jsonl"
     try:
-        run.config = parse_settings(["--config", str(settings)])
+        run.config = parse_settings([f"--config={settings}"])
     except InputError as error:
         there = settings.is_file()
         run.missing.append(f"its settings cannot be read ({error})" if there else "no config.yaml")
@@ -114,6 +114,27 @@ def short(path: str | Path) -> str:
     home = os.path.expanduser("~")  # noqa: PTH111  # Path.home raises without a home
     words = text(path)
     return f"~{words[len(home) :]}" if words == home or words.startswith(f"{home}/") else words
+
+
+def _weights_sha256(encoder: Path) -> str:
+    """What an encoder's file states of its weights; empty if it states nothing."""
+    from safetensors import SafetensorError
+
+    from wcl.weights_file import read_header
+
+    try:
+        (described,) = read_header(encoder)["__metadata__"].values()
+        return str(json.loads(described)["sha256"])
+    except (
+        OSError,
+        SafetensorError,
+        ValueError,
+        RecursionError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ):
+        return ""
 
 
 def _evaluation(path: Path, missing: list[str]) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from wcl.config import WatchConfig
 from wcl.errors import InputError, RunError
@@ -137,27 +137,27 @@ class _Answer(BaseHTTPRequestHandler):
                 self._send(f"{error}\n".encode(), "text/plain; charset=utf-8", 404)
 
     def _answer(self) -> None:
-        asked = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(asked.query).items()}
+        path, _, asked = self.path.partition("?")
+        query = {name: values[0] for name, values in parse_qs(asked).items()}
         if self.headers.get("Host") not in self.server.names:
             self._refuse("for another host")
         elif not self._knows(query.get("token", self.headers.get(_SECRET, ""))):
             self._refuse("open the address that wcl watch printed")
-        elif asked.path == "/":
+        elif path == "/":
             self._send(self.server.page().encode(), "text/html; charset=utf-8")
-        elif asked.path == "/state":
+        elif path == "/state":
             found = self.server.state(query.get("version", ""))
             self._send(json.dumps(found).encode(), "application/json")
-        elif asked.path == "/neighbours.png":
+        elif path == "/neighbours.png":
             self._send((self.server.folder / "neighbours.png").read_bytes(), "image/png")
         else:
             self.send_error(404)
 
     def do_POST(self) -> None:
-        origin = urlsplit(self.headers.get("Origin", ""))
-        if self.headers.get("Host") not in self.server.names:
+        host = self.headers.get("Host")
+        if host not in self.server.names:
             self._refuse("for another host")
-        elif origin.scheme != "http" or origin.netloc != self.headers.get("Host"):
+        elif self.headers.get("Origin") != f"http://{host}":
             self._refuse("from another page")
         elif not self._knows(self.headers.get(_SECRET, "")):
             self._refuse("without the secret of this page")
