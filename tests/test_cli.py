@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -107,7 +108,7 @@ def test_the_module_is_the_command() -> None:
         (["pretrain", "digits", "--size", "8", "--out", "x"], "--size: conv_tiny cannot take"),
         (["pretrain", "digits", "--optim.rate", ".nan", "--out", "x"], "--optim.rate: must be a f"),
         (["pretrain", "digits", "--augment.zoom", "[1, .inf]", "--out", "x"], "must be a finite"),
-        (["pretrain", "digits", "--seed", "9" * 30, "--out", "x"], "--seed: must be at most"),
+        (["pretrain", "digits", "--seed", "9" * 30, "--out", "x"], "--seed: must be between 0 and"),
         (["pretrain", "digits", "--size", "2000000", "--out", "x"], "--size: must be at most"),
         (["views", "digits", "--augment.area", "[2, 3]"], "is not a range"),
         (["bench", "labels", "--rounds", "-1"], "--rounds"),
@@ -187,6 +188,49 @@ def test_a_mistake_about_crops_is_one_line_that_names_it_and_leaves_nothing(
     monkeypatch.chdir(tmp_path)
     right = ["--crops.count", "2", "--crops.size", "16", "--epochs", "4", "--batch", "32"]
     assert says in refused(["pretrain", "digits", *right, *words, "--out", "x"], capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pretrain digits --out NAME",
+        "pretrain --data NAME --out x",
+        "pretrain digits --resume --out NAME",
+        "pretrain --config NAME --data digits --out x",
+        "eval all RUN --data NAME",
+        "eval knn NAME --data digits",
+        "eval knn RUN --data digits --test_data NAME",
+        "eval knn RUN --data digits --confusion NAME.csv",
+        "eval finetune RUN --data digits --labels NAME",
+        "eval project RUN --data digits --against NAME",
+        "embed RUN --data digits --out NAME.parquet",
+        "export RUN --to safetensors --out NAME.safetensors",
+        "duplicates RUN --data NAME",
+        "report NAME",
+        "report RUN --data NAME --out x.html",
+        "report RUN --out NAME.html",
+        "watch NAME",
+        "data NAME",
+        "views NAME",
+        "views digits --out NAME.png",
+        "demo --out NAME",
+        "reproduce heads --out NAME",
+    ],
+)
+def test_a_name_that_is_not_text_is_refused_before_any_work(
+    words: str,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    places = {"RUN": str(run), "NAME": os.fsdecode(b"caf\xe9")}
+    typed = [re.sub("RUN|NAME", lambda found: places[found[0]], word) for word in words.split()]
+    complaint = refused(typed, capsys)
+    assert "caf\\udce9" in complaint
+    assert "not UTF-8 text; give it another, or make a link" in complaint
     assert list(tmp_path.iterdir()) == []
 
 

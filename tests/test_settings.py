@@ -56,6 +56,20 @@ def test_a_written_config_reads_back_equal(tmp_path: Path) -> None:
     assert parse_settings(["--config", str(tmp_path / "config.yaml")]) == config
 
 
+def test_a_run_whose_folder_looks_like_a_setting_is_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wcl.checkpoint import write_config
+    from wcl.report.runs import read_run
+
+    monkeypatch.chdir(tmp_path)
+    config = settings("digits", {"out": "-out", "epochs": 3})
+    Path("-out").mkdir()
+    write_config(config, Path("-out/config.yaml"))
+    assert parse_settings(["--out=-out"], resume=True) == config
+    assert read_run("./-out").config == config
+
+
 def test_setting_names_are_all_of_them() -> None:
     names = setting_names(PretrainConfig)
     assert {"data", "optim.rate", "augment.blur_sigma", "log.every"} <= set(names)

@@ -20,6 +20,7 @@ from wcl.errors import (
     did_you_mean,
     in_words,
 )
+from wcl.standard_streams import StandardStream
 from wcl.stop_signals import stop_signals
 from wcl.words import HelpShown, choice, options, positional, take_flag, take_values, wants_help
 
@@ -302,8 +303,6 @@ def run_command(words: list[str]) -> int:
         return 2 if isinstance(error, InputError) else 1
     except ToldElsewhere as error:
         return error.status
-    except BrokenPipeError:
-        raise
     except OSError as error:  # a full disk, a file that vanished, a folder without permission
         print(f"wcl: {in_words(error)}", file=sys.stderr)
         return 1
@@ -315,19 +314,15 @@ def run_command(words: list[str]) -> int:
 
 
 def main() -> NoReturn:
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed by whoever started us
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
-        else:
-            stream.reconfigure(errors="replace")  # for terminals without × or ≥
+    sys.stdout = output = StandardStream(sys.stdout)
+    sys.stderr = StandardStream(sys.stderr)
     for number in set(stop_signals()) - {signal.SIGINT}:  # before and after training like Ctrl-C
         signal.signal(number, signal.default_int_handler)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # of odd images; unreadable ones are named
-    try:
-        status = run_command(sys.argv[1:])
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
+    status, failure = run_command(sys.argv[1:]), output.failure
+    has_seen_enough = isinstance(failure, BrokenPipeError)  # the reader, such as `head`
+    if failure is not None and not has_seen_enough and status == 0:
+        failure.filename = "standard output"
+        print(f"wcl: {in_words(failure)}", file=sys.stderr)
+        status = 1
     sys.exit(status)

@@ -11,6 +11,23 @@ def expanded(path: str | Path) -> Path:
     """The path with ~ for the home folder resolved, where it can be.
 
     Raises:
+        InputError: no file can have that name, or it cannot be written down in a run's files.
+    """
+    found = expanded_image(path)
+    try:
+        str(found).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{one_line(str(path))}: a name that is not UTF-8 text; give it another, or make a "
+            "link to it that has one"
+        ) from error
+    return found
+
+
+def expanded_image(path: str | Path) -> Path:
+    """The same for one image, which may have any name: those in a folder of images have such too.
+
+    Raises:
         InputError: no file can have that name.
     """
     found = Path(os.path.expanduser(path))  # noqa: PTH111  # Path.expanduser raises for a strange ~

@@ -182,7 +182,7 @@ def _others(config: PretrainConfig, resume: bool) -> Iterator[list[subprocess.Po
         settings = Path(folder) / "settings.yaml"
         write_config(config, settings)
         command = [sys.executable, "-m", "wcl", "pretrain", "--config", str(settings)]
-        command += ["--out", config.out, *(["--resume"] if resume else [])]
+        command += [f"--out={config.out}", *(["--resume"] if resume else [])]
         free.close()
         others = []
         here, before = _place(0, config.devices, port), os.environ.copy()

@@ -22,7 +22,7 @@ from wcl.knn import nearest
 from wcl.knn.groups import linked_groups
 from wcl.machine import best_device, check_workers, use_threads
 from wcl.new_file import free_name, new_file, written_whole
-from wcl.paths import expanded, one_line
+from wcl.paths import expanded_image, one_line
 from wcl.progress import say
 from wcl.tile_sheet import Row, Tile, source_thumbnail, thumbnail, tile_sheet
 
@@ -90,12 +90,12 @@ def neighbours(
         raise InputError(f"--k: must be at least 1, not {k}")
     check_workers(workers)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(device))
-    vectors = [encoder.embed(expanded(file)) for file in queries]
+    vectors = [encoder.embed(expanded_image(file)) for file in queries]
     source = _open(data)
     bank, rows = _features(encoder, source, workers)
     found = []
     for file, vector in zip(queries, vectors, strict=True):
-        own = (rows == _number_of(expanded(file), source)).nonzero()[:, 0]
+        own = (rows == _number_of(expanded_image(file), source)).nonzero()[:, 0]
         itself = own if len(own) else None
         available = len(bank) - len(own)
         if available == 0:
@@ -246,7 +246,7 @@ def _group(members: Tensor, highest: Tensor, rows: Tensor, source: Source) -> Du
 def _files(word: str) -> list[str]:
     """The files in one `--query`: a name may itself have a comma."""
     with suppress(InputError):  # a long list is not the name of a file
-        if expanded(word).exists():
+        if expanded_image(word).exists():
             return [word]
     return [file.strip() for file in word.split(",") if file.strip()]
 
@@ -265,7 +265,7 @@ def _write(out: Path, heading: str, rows: Sequence[Row], columns: int) -> None:
 
 
 def _query_row(file: str, found: Neighbours, source: Source) -> Row:
-    lead = Tile(thumbnail(open_image(expanded(file))), "query", _name(found.query))
+    lead = Tile(thumbnail(open_image(expanded_image(file))), "query", _name(found.query))
     tiles = [
         Tile(source_thumbnail(source, image.index), f"{image.cosine:.3f}", _name(image.path))
         for image in found.neighbours

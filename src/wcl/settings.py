@@ -71,7 +71,7 @@ def as_words(recipe: str, changes: dict[str, Any]) -> list[str]:
 
 def parse_settings(words: list[str], resume: bool = False) -> PretrainConfig:
     """Settings from the words of a command line: `[RECIPE] --name value …`."""
-    run = ["--config", str(_run_config(words))] if resume else []
+    run = [f"--config={_run_config(words)}"] if resume else []
     return _parse_layers(run, words, PretrainConfig)
 
 
@@ -100,7 +100,7 @@ def _parse_layers(layers: list[str], words: list[str], into: type[T]) -> T:
             raise InputError(f"{recipe}: no such recipe; as images, write --data {recipe}")
         words = words[1:]
     if recipe:
-        layers = [*layers, "--config", str(recipe_file(recipe))]
+        layers = [*layers, f"--config={recipe_file(recipe)}"]
     _check_files([*layers, *words])
     return parse(settings_parser(into), [*layers, *words], into)
 
