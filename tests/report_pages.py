@@ -9,6 +9,8 @@ from PIL import Image
 
 from images import photo_folder
 from runs import photo_run
+from wcl.config import ReportConfig
+from wcl.report.build import write_report
 
 # No slash can be in a file's name, so no element can be closed by one; they need not be.
 WICKED_FILE = "<script>alert(1)<img src=x onerror=alert(2)>.jpg"
@@ -57,3 +59,7 @@ class Page(HTMLParser):
 
     def all(self, tag: str) -> list[dict[str, str]]:
         return [attributes for name, attributes in self.elements if name == tag]
+
+
+def report_of(*runs: Path, **options: Any) -> Page:
+    return Page(write_report([str(one) for one in runs], ReportConfig(**options)))

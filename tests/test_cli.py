@@ -110,6 +110,7 @@ def test_the_module_is_the_command() -> None:
         (["pretrain", "digits", "--augment.zoom", "[1, .inf]", "--out", "x"], "must be a finite"),
         (["pretrain", "digits", "--seed", "9" * 30, "--out", "x"], "--seed: must be between 0 and"),
         (["pretrain", "digits", "--size", "2000000", "--out", "x"], "--size: must be at most"),
+        (["pretrain", "digits", "--optim.rate", "1e39", "--out", "x"], "--optim.rate: must be at"),
         (["views", "digits", "--augment.area", "[2, 3]"], "is not a range"),
         (["bench", "labels", "--rounds", "-1"], "--rounds"),
         (["views", "digits", "--images", "0"], "--images: must be at least 1"),

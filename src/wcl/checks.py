@@ -8,7 +8,7 @@ from wcl.config import PretrainConfig, flat
 from wcl.errors import InputError
 from wcl.machine import MOST_WORKERS, best_device
 
-MOST_RATE = 1e30  # times a large batch, still a number of float32
+MOST_RATE = 1e38  # which a float32 can be
 _AT_LEAST = {
     "epochs": 1,
     "batch": 2,
@@ -55,7 +55,6 @@ _AT_MOST = {
     "workers": MOST_WORKERS,
     "model.head_width": 2**20,
     "model.head_out": 2**20,
-    "optim.rate": MOST_RATE,
 }
 _PROBABILITIES = ("flip", "jitter", "grey", "blur")
 # Ranges: the least that the lower end may be (itself excluded), the most that the upper may be.
@@ -92,6 +91,9 @@ def check(config: PretrainConfig) -> None:
         numbers = value if isinstance(value, tuple) else (value,)
         if any(isinstance(n, float) and not math.isfinite(n) for n in numbers):
             raise InputError(f"--{name}: must be a finite number, not {value}")
+    most_rate = MOST_RATE if config.optim.rule == "constant" else MOST_RATE / config.batch
+    if config.optim.rate > most_rate:
+        raise InputError(f"--optim.rate: must be at most {most_rate:g}, not {config.optim.rate:g}")
     if config.log.health == 1:
         raise InputError("--log.health: must be 0, or at least 2")
     if config.loss.tau <= 0:

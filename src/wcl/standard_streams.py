@@ -7,7 +7,7 @@ like one that did not. Whether the result could be told is asked once, at the en
 import io
 import os
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 
 class StandardStream(io.TextIOWrapper):
@@ -16,28 +16,38 @@ class StandardStream(io.TextIOWrapper):
     def __init__(self, stream: TextIO | None) -> None:
         if stream is None:  # closed by whoever started us
             stream = Path(os.devnull).open("w")  # noqa: SIM115
-        self._original = stream  # which closes the file when nobody has it any more
-        self._file = _File(stream.fileno(), "w", closefd=False)
+        assert isinstance(stream, io.TextIOWrapper)
+        lines, through = stream.line_buffering, stream.write_through
         super().__init__(
-            io.BufferedWriter(self._file),
+            stream.detach(),
             encoding=stream.encoding,
             errors="replace",  # for terminals without × or ≥
-            line_buffering=bool(stream.line_buffering) or getattr(stream, "write_through", False),
+            line_buffering=lines,
+            write_through=through,
         )
+        self._failure: OSError | None = None
 
     @property
     def failure(self) -> OSError | None:
         """Why something that was written did not arrive."""
         self.flush()
-        return self._file.failure
+        return self._failure
 
-
-class _File(io.FileIO):
-    failure: OSError | None = None
-
-    def write(self, data: Any) -> int:
+    def write(self, text: str) -> int:
         try:
-            return super().write(data)
+            return super().write(text)
         except OSError as error:
-            self.failure = error
-            return memoryview(data).nbytes  # as if written: what is left would be tried at the exit
+            self._fail(error)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self._failure = self._failure or error
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())  # where what waits to be written goes, now or at the exit
+        os.close(nowhere)

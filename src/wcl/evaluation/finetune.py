@@ -232,8 +232,8 @@ def _check(config: FinetuneConfig) -> None:
     if config.epochs < 0:
         raise InputError(f"--epochs: must be at least 1, or 0 to choose, not {config.epochs}")
     for name in ("encoder_rate", "rate", "scratch_rate"):
-        if not 0 < (rate := getattr(config, name)) <= MOST_RATE:
-            raise InputError(f"--{name}: must be above 0 and at most {MOST_RATE:g}, not {rate}")
+        if not 0 < (rate := getattr(config, name)) <= (most := MOST_RATE / config.batch):
+            raise InputError(f"--{name}: must be above 0 and at most {most:g}, not {rate}")
     if config.start not in ("pool", "projection"):
         raise InputError(f"--from: {config.start} is not one of pool, projection")
 

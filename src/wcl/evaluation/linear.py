@@ -35,8 +35,9 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
     rates = numbers("rate", config.rate, float)
-    if not rates or not all(0 < rate <= MOST_RATE for rate in rates):
-        raise InputError(f"--rate: must be above 0 and at most {MOST_RATE:g}, not {config.rate}")
+    most = MOST_RATE / config.batch
+    if not rates or not all(0 < rate <= most for rate in rates):
+        raise InputError(f"--rate: must be above 0 and at most {most:g}, not {config.rate}")
     check_confusion(config)
     if config.mode not in ("fast", "paper"):
         raise InputError(f"--mode: {config.mode} is not one of fast, paper")

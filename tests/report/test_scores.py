@@ -1,0 +1,140 @@
+"""The scores of a report: what was evaluated, or a quick look, and what they say."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import wcl
+from report_pages import (
+    report_of,
+)
+from runs import tiny_run
+from wcl.encoder import Encoder, load
+from wcl.report.measured import measured
+from wcl.report.runs import Run, read_run, read_runs
+from wcl.report.scores import Row, Scores, evaluated, verdict
+from wcl.report.sections import score_table
+
+_MARKS = r'<rect class="(pixels)"|<circle class="(?:dot )?(\w+)"'
+
+
+def test_a_quick_look_is_that_of_the_evaluation(run: Path, photos: Path) -> None:
+    (row,) = measured([read_run(str(run))], [load(run)], str(photos), 0).rows
+    found = wcl.evaluate(run, "knn", photos, workers=0)
+    assert row.runs == [found.score]
+    assert (row.n_train, row.n_test) == (found.n_train, found.n_test)
+    description = load(run).description
+    torch.manual_seed(0)
+    blank = Encoder(description).eval()
+    assert row.untrained == [wcl.evaluate(blank, "knn", photos, workers=0).score]
+
+
+def test_raw_pixels_vote_by_cosine(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "digits")
+    (row,) = measured([read_run(str(run))], [load(run)], "digits", 0).rows
+    train, test = wcl.data.open_splits("digits")
+    assert isinstance(train, wcl.data.ArraySource) and isinstance(test, wcl.data.ArraySource)
+    assert train.labels is not None and test.labels is not None
+    bank, queries = (F.normalize(s.pixels.flatten(1).double(), dim=1) for s in (train, test))
+    right = 0
+    k = int(row.setting.removeprefix("k = "))
+    for query, label in zip(queries, test.labels, strict=True):
+        cosines, near = (bank @ query).topk(k)
+        votes = [float(torch.exp(cosines[train.labels[near] == c] / 0.1).sum()) for c in range(10)]
+        right += int(np.argmax(votes)) == int(label)
+    assert row.pixels == pytest.approx(right / len(queries), abs=0.004)
+
+
+def test_what_was_evaluated_is_shown_and_not_measured_again(copy: Path, photos: Path) -> None:
+    rows = [{"protocol": "knn", "measure": "top1", "setting": "k = 3", "encoder": 0.875}]
+    rows += [{"protocol": "linear", "measure": "top1", "setting": "x", "encoder": 0.9375}]
+    sha256 = load(copy).description.sha256
+    found = {"data": str(photos), "rows": rows, "left_out": {"lowshot": "too few"}}
+    (copy / "evaluation.json").write_text(json.dumps({**found, "sha256": sha256}))
+    page = report_of(copy)
+    assert "87.5% of" in page.text and "0.938" in page.text
+    assert "no lowshot: too few" in page.text
+    assert "quick look" not in page.text
+    assert "trained further" not in page.text
+    (copy / "evaluation.json").write_text(json.dumps({**found, "sha256": "0" * 64}))
+    assert "trained further after it was evaluated" in report_of(copy).text
+
+
+def test_a_copy_of_a_run_was_not_trained_further(copy: Path) -> None:
+    def notes(of: Path) -> list[str]:
+        return evaluated(read_runs([str(of)])).notes
+
+    evaluation = {"rows": [], "sha256": load(copy).description.sha256}
+    (copy / "evaluation.json").write_text(json.dumps(evaluation))
+    for second, name in enumerate(("evaluation.json", "encoder.safetensors")):
+        os.utime(copy / name, (second, second))  # as when it was copied later
+    assert notes(copy) == []
+    encoder = load(copy)
+    with torch.no_grad():
+        next(encoder.backbone.parameters()).add_(1)
+    encoder.save(copy / "encoder.safetensors")
+    (note,) = notes(copy)
+    assert "trained further after it was evaluated" in note
+    for content in (b"", b"damaged", b"\2\0\0\0\0\0\0\0{}"):  # of which nothing can be said
+        (copy / "encoder.safetensors").write_bytes(content)
+        assert notes(copy) == []
+
+
+def test_what_was_evaluated_on_other_data_says_so(copy: Path) -> None:
+    rows = [{"protocol": "knn", "measure": "top1", "setting": "k = 3", "encoder": 0.875}]
+    (copy / "evaluation.json").write_text(json.dumps({"data": "elsewhere", "rows": rows}))
+    page = report_of(copy)
+    assert "k = 3, on elsewhere" in page.text and "0.875" in page.text
+    assert "quick look" in page.text and "87.5%" not in page.text
+
+
+@pytest.mark.parametrize("count", [None, "many", 0, -5])
+def test_scores_of_an_unknown_number_of_images_are_said_without_it(run: Path, count: Any) -> None:
+    row = {"protocol": "knn", "measure": "top1", "encoder": 0.875, "untrained": 0.5}
+    found = evaluated([Run(run, "a", None, [], {"rows": [row | {"n_test": count}]})])
+    (said,) = verdict(found, ["a"])
+    assert "classifies 87.5% of the test images rightly" in said
+
+
+def test_an_evaluation_that_is_nested_without_end_is_said(copy: Path) -> None:
+    (copy / "evaluation.json").write_text("[" * 100_000)
+    assert "its evaluation.json cannot be read" in read_run(str(copy)).missing[0]
+
+
+@pytest.mark.parametrize(
+    ("score", "answer"), [(0.9, "Yes: the"), (0.81, "Not clearly: the"), (0.5, "No: the")]
+)
+def test_the_answer_depends_on_the_better_baseline(score: float, answer: str) -> None:
+    row = Row("knn", "k = 5", "top1", 900, 1000, [score], [0.3], pixels=0.8)
+    (said,) = verdict(Scores([row]), ["a"])
+    assert said.startswith(answer)
+    assert f"{abs(score - 0.8) * 100:.1f} points" in said
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (
+            Row("knn", "", "top1", 9, 9, [0.9, 0.8], [0.5, 0.5], pixels=0.7),
+            ["raw pixels", "a", "b"],
+        ),
+        (Row("knn", "", "top1", 9, 9, [0.9, 0.8], [0.5, 0.5]), ["untrained", "a", "b"]),
+        (Row("linear", "", "top1", 9, 9, [None, 0.8], [None, None]), ["b"]),
+        (Row("finetune", "", "top1", 9, 9, [0.8, None], [0.3, None]), ["from scratch", "a"]),
+    ],
+)
+def test_the_legend_of_scores_has_every_mark_that_is_drawn_and_no_other(
+    row: Row, says: list[str]
+) -> None:
+    table, legend = score_table(Scores([row]), ["a", "b"]).split('class="legend')
+    assert {*re.findall(_MARKS, table)} == {*re.findall(_MARKS, legend)}
+    assert ("raw pixels" in legend) == ("raw pixels" in says)
+    assert all(word in legend for word in says)
+    assert ("from scratch" in legend) == ("from scratch" in says)
