@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -11,7 +12,7 @@ from images import photo_folder
 from runs import tiny_run
 
 FULL = Path("/dev/full")
-pytestmark = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+on_a_full_device = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
 SAID = "wcl: standard output: No space left on device; make room there and give the command again\n"
 
 
@@ -20,14 +21,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_run(tmp_path_factory.mktemp("runs") / "digits")
 
 
-def command(*words: str, unbuffered: bool = False, **streams: object) -> tuple[int, str]:
+def command(
+    *words: str,
+    unbuffered: bool = False,
+    stdout: int | IO[str] = subprocess.DEVNULL,
+    stderr: int | IO[str] = subprocess.PIPE,
+    cwd: Path | None = None,
+) -> tuple[int, str]:
     """Exit status of `wcl` and what it said on standard error, if that is not elsewhere."""
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
     environment |= {"PYTHONUNBUFFERED": "1"} if unbuffered else {}
     done = subprocess.run(
         [sys.executable, "-m", "wcl", *words],
         env=environment,
-        **{"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, **streams},  # type: ignore[call-overload]
+        stdout=stdout,
+        stderr=stderr,
+        cwd=cwd,
+        check=False,
     )
     return done.returncode, (done.stderr or b"").decode()
 
@@ -39,6 +49,7 @@ def reader_gone() -> int:
     return writing
 
 
+@on_a_full_device
 @pytest.mark.parametrize("unbuffered", [False, True])
 @pytest.mark.parametrize("words", ["recipes", "--version", "--help", "data photos"])
 def test_a_result_that_cannot_be_written_is_a_failure_in_one_line(
@@ -50,6 +61,7 @@ def test_a_result_that_cannot_be_written_is_a_failure_in_one_line(
     assert done == (1, SAID)
 
 
+@on_a_full_device
 def test_an_evaluation_that_cannot_be_written_is_a_failure_in_one_line(run: Path) -> None:
     with FULL.open("w") as full:
         status, said = command("eval", "knn", str(run), "--data", "digits", "--json", stdout=full)
@@ -92,6 +104,7 @@ def test_an_error_that_cannot_be_told_changes_no_status(
     assert found == status
 
 
+@on_a_full_device
 def test_a_failure_stays_one_when_neither_stream_can_be_written() -> None:
     with FULL.open("w") as full:
         assert command("recipes", stdout=full, stderr=full) == (1, "")
