@@ -86,7 +86,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure_of_any_command(
     assert "Exception ignored" not in said
 
 
-@pytest.mark.parametrize("nobody", ["full", "gone"])
+@pytest.mark.parametrize("nobody", [pytest.param("full", marks=on_a_full_device), "gone"])
 @pytest.mark.parametrize(
     ("words", "status"),
     [
