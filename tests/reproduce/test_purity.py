@@ -44,8 +44,9 @@ def put(
     made |= {"precision": shop.config.precision, "micro_batch": shop.config.micro_batch}
     (run / "config.yaml").write_text(json.dumps(made))
     lines = [
-        {"kind": "epoch", "step": n + 1, "epoch": n + 1, "purity": p, "pair_precision": p / 2}
-        for n, p in enumerate(purities or [])
+        {"kind": "epoch", "step": n, "epoch": n, "purity": p}
+        | {"pair_precision": p / 2, "pair_recall": p / 4}
+        for n, p in enumerate(purities or [], start=1)
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     figures = {"1": 0.0, "3": accuracy, "10": 0.0, "top1": accuracy}
@@ -73,6 +74,7 @@ def test_a_point_is_the_gain_of_a_row_and_the_purity_of_its_last_quarter(tmp_pat
     ]
     assert [point.purity for point in found] == pytest.approx([0.85, 0.6])
     assert [point.pair_precision for point in found] == pytest.approx([0.425, 0.3])
+    assert [point.pair_recall for point in found] == pytest.approx([0.2125, 0.15])
 
 
 def test_what_is_not_there_or_had_no_weak_labels_is_no_point(tmp_path: Path) -> None:
@@ -156,19 +158,20 @@ def test_the_table_and_the_picture_are_written_together(
     (line,) = [one for one in lines if one["gain"] is not None and one["column"] == "3 labels"]
     assert np.mean([float(p["gain"]) for p in points]) == pytest.approx(line["gain"])
     assert all(0 < float(p["pair_precision"]) <= float(p["purity"]) <= 1 for p in points)
+    assert all(0 < float(p["pair_recall"]) <= 1 for p in points)
     assert Image.open(out / "gain-by-purity.png").size == draw([_point(), _point()]).size
 
 
 def _point(
     purity: float = 0.5, gain: float = 1.0, data: str = "digits", family: str = "WCL"
 ) -> Any:
-    return Point("some", 0, data, "top-1", purity, gain, purity, family)
+    return Point("some", 0, data, "top-1", purity, gain, purity, purity, family)
 
 
 def _middle(picture: Image.Image, colour: tuple[int, int, int]) -> tuple[float, float]:
     """Of all pixels of about that colour in the left panel."""
     pixels = np.asarray(picture).astype(int)
-    left = pixels[200:, : pixels.shape[1] // 2]
+    left = pixels[200:, : pixels.shape[1] // 3]
     rows, columns = np.nonzero(np.abs(left - colour).max(axis=2) < 12)
     return float(rows.mean()) + 200, float(columns.mean())
 
@@ -202,7 +205,7 @@ def test_marks_are_told_apart_without_colours() -> None:
     shapes = []
     for data, family in kinds:
         picture = np.asarray(draw([_point(0.55, 0.5, data, family)]).convert("L"))
-        middle = picture[250:-150, 80:700]  # of the left panel
+        middle = picture[250:-150, 80:540]  # of the left panel
         inked = middle < 200
         rows, columns = np.nonzero(inked)
         shapes.append(inked[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1])

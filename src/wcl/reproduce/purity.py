@@ -1,4 +1,4 @@
-"""What rows gain over SimCLR against how pure their weak labels were: all runs of a folder.
+"""What rows gain over SimCLR against what their weak labels were worth: all runs of a folder.
 
 A point is a row with a seed, of any table that was made in the folder. Tables that have a run in
 common give one point for it.
@@ -23,7 +23,7 @@ from wcl.reproduce.tables import NAMES, Cell, Figure, Table
 
 # Of each way to measure accuracy, the figure that is drawn.
 _FIGURES = {"few_labels": "3", "linear": "top1"}
-_LABELS = ("purity", "pair_precision")
+_LABELS = ("purity", "pair_precision", "pair_recall")
 _LAST = 4  # the last of so many equal parts of a run says what its weak labels were like
 
 
@@ -41,6 +41,8 @@ class Point(NamedTuple):
     """Percentage points over SimCLR with the same seed."""
     pair_precision: float
     """Share of the positive pairs that are of one class."""
+    pair_recall: float
+    """Share of the pairs of one class that are positive."""
     family: str
 
 

@@ -15,7 +15,7 @@ from wcl.reproduce.purity import Point, gains
 
 _FEWEST = 2  # points
 _SMALLER = 2  # all is drawn so many times as large as it is shown, which smooths the edges
-_WIDTH, _HEIGHT = 1280, 1080  # of a panel
+_WIDTH, _HEIGHT = 980, 1080  # of a panel
 _LEFT, _TOP, _RIGHT, _BOTTOM = 150, 390, 90, 260
 _BETWEEN = 150
 _DOT = 14
@@ -41,6 +41,7 @@ _NOTE = "A mark is a run; shares are means over the last quarter of its epochs."
 _PANELS = {
     "purity": "images that are of their group's main class",
     "pair_precision": "pairs within a group that are of one class",
+    "pair_recall": "pairs of one class that are within a group",
 }
 
 
@@ -75,11 +76,13 @@ def write_gains(workshop: Workshop) -> Path | None:
 
 
 def draw(points: Sequence[Point]) -> Image.Image:
-    """Two panels that share the gain upwards; to the right the purity of images, and of pairs."""
-    width, height = _LEFT + 2 * _WIDTH + _BETWEEN + _RIGHT, _TOP + _HEIGHT + _BOTTOM
+    """Panels that share the gain upwards; to the right what weak labels are worth, in three ways."""
+    between = (len(_PANELS) - 1) * _BETWEEN
+    width = _LEFT + len(_PANELS) * _WIDTH + between + _RIGHT
+    height = _TOP + _HEIGHT + _BOTTOM
     sheet = Image.new("RGB", (width, height), "white")
     pen = ImageDraw.Draw(sheet)
-    write(pen, (_LEFT, 48), "Gain over SimCLR against the purity of weak labels", _TITLE)
+    write(pen, (_LEFT, 48), "Gain over SimCLR against what the weak labels are worth", _TITLE)
     _legend(pen, points)
     write(pen, (_LEFT, _TOP - 66), "gain in percentage points", _WORDS, FAINT)
     up = _Axis(ticks([0, *(point.gain for point in points)]), _TOP + _HEIGHT, _TOP)
