@@ -115,6 +115,10 @@ def test_a_table_asked_for_at_a_scale_that_it_has_not_says_which_it_has() -> Non
 def test_some_rows_come_with_those_that_they_stand_against() -> None:
     chosen = only(table("cifar"), "WCL, batch 256")
     assert {cell.row for cell in chosen} == {"WCL, batch 256", "SimCLR, batch 256"}
+    crossed = only(table("cifar"), "batch 256 + CIFAR-10, 100 epochs")
+    assert {(cell.row, cell.figures[0].column) for cell in crossed} == {
+        (f"{method}, batch 256", "CIFAR-10, 100 epochs") for method in ("SimCLR", "WCL")
+    }
     column = only(table("cifar"), "CIFAR-10, 400")
     assert len(column) == 6
     assert only(table("heads"), "") == table("heads").cells

@@ -158,7 +158,7 @@ class ReproduceConfig:
     """How many seeds each cell is made with, from 0 on; 0 for as many as is usual at the scale."""
     only: str = ""
     """Make only the rows and columns with this text in their names, and the rows that they are
-    compared with."""
+    compared with. `batch 256 + 100 epochs` wants both in them."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
     devices: int = 1

@@ -76,7 +76,7 @@ def write_gains(workshop: Workshop) -> Path | None:
 
 
 def draw(points: Sequence[Point]) -> Image.Image:
-    """Panels that share the gain upwards; to the right what weak labels are worth, in three ways."""
+    """Panels that share the gain upwards; to the right what weak labels are worth, each its way."""
     between = (len(_PANELS) - 1) * _BETWEEN
     width = _LEFT + len(_PANELS) * _WIDTH + between + _RIGHT
     height = _TOP + _HEIGHT + _BOTTOM

@@ -99,13 +99,17 @@ def paper_figure(source: str, row: str, column: str) -> float | None:
 
 
 def only(chosen: Table, text: str) -> tuple[Cell, ...]:
-    """The cells whose row or columns have that text in their names, and what they stand against.
+    """The cells whose row and columns have that text in their names, and what they stand against.
+
+    Of a text with `+`, every part must be in the row or in a column; names have commas in them.
 
     Raises:
         InputError: there are none.
     """
-    cells = chosen.cells
-    wanted = [c for c in cells if any(text in name for name in (c.row, *_columns(c)))]
+    cells, parts = chosen.cells, [part.strip() for part in text.split("+")]
+    wanted = [
+        c for c in cells if all(any(p in name for name in (c.row, *_columns(c))) for p in parts)
+    ]
     if not wanted:
         rows = ", ".join(dict.fromkeys(cell.row for cell in cells))
         raise InputError(f"--only: no row or column of {chosen.name} has {text!r}; rows are {rows}")
