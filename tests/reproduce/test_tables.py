@@ -107,6 +107,17 @@ def test_each_mechanism_differs_from_wcl_in_its_own_setting_alone() -> None:
     assert settings(cells["WCL, crops of neighbours"]).crops.neighbours
 
 
+def test_small_batches_for_a_quarter_of_the_epochs_take_the_steps_of_the_usual_ones() -> None:
+    cells = {cell.row: settings(cell) for cell in at_scale("mechanisms", "digits").cells}
+    rows = (
+        "WCL",
+        "SimCLR, batch 64, a quarter of the epochs",
+        "WCL, batch 64, a quarter of the epochs",
+    )
+    steps = {1297 // cells[row].batch * cells[row].epochs for row in rows}
+    assert steps == {500}
+
+
 def test_a_table_asked_for_at_a_scale_that_it_has_not_says_which_it_has() -> None:
     with pytest.raises(InputError, match="voc has no scale digits; it has smoke, cpu, paper"):
         at_scale("voc", "digits")

@@ -127,7 +127,7 @@ def _digits(cell: Cell) -> Cell:
 
 def _digits_run(run: Run) -> Run:
     crops = _DIGITS_CROPS if run.crops else {}
-    return Run("digits", "digits", 100, {**crops, **run.changes})
+    return Run("digits", "digits", run.epochs // 2, {**crops, **run.changes})
 
 
 def _cpu(cell: Cell) -> Cell:
