@@ -71,6 +71,7 @@ def test_the_module_is_the_command() -> None:
         (["eval", "knn"], "run is missing"),
         (["eval", "knn", "--data", "digits", "run"], "--data: the run comes first; usage"),
         (["eval", "run", "knn"], "knn: the protocol comes first; usage: wcl eval"),
+        (["reproduce", "--list"], "--list: the table comes first; usage: wcl reproduce"),
         (
             ["eval", "knn", "run", "digits"],
             "digits: no --SETTING is before it; did you mean --data",

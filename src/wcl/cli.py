@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from inspect import getdoc
 from itertools import takewhile
 from pathlib import Path
 from typing import NoReturn
@@ -47,7 +48,9 @@ def evaluate(words: list[str]) -> int:
     from wcl.config import PROTOCOLS, AllConfig
 
     usage = "RUN --data SRC [--json]"
-    protocol, words = choice("eval", "protocol", [*PROTOCOLS, "all"], words, usage)
+    kinds = {**PROTOCOLS, "all": AllConfig}
+    known = {name: (getdoc(kind) or "").partition(".")[0] for name, kind in kinds.items()}
+    protocol, words = choice("eval", "protocol", known, words, usage)
     as_json, words = take_flag("--json", words)
     run, words = positional("run", words, f"wcl eval {protocol} {usage}")
     if protocol == "all":
@@ -129,6 +132,10 @@ def report(words: list[str]) -> int:
     run, words = positional("run", words, f"wcl report {usage}")
     runs = [run, *takewhile(lambda word: not word.startswith("-"), words)]
     config = options(ReportConfig, "report", words[len(runs) - 1 :], usage)
+    from wcl.report.runs import must_be_run
+
+    for run in runs:  # now, not after the seconds that the next imports take
+        must_be_run(run)
     from wcl.report.build import write_report
 
     write_report(runs, config)
@@ -201,10 +208,10 @@ def demo(words: list[str]) -> int:
 
 def reproduce(words: list[str]) -> int:
     from wcl.config import ReproduceConfig
-    from wcl.reproduce.tables import NAMES
+    from wcl.reproduce.tables import MEANINGS
 
     usage = "[--scale smoke|digits|cpu|paper] [--data SRC] [--out FOLDER] [--list] [--json]"
-    name, words = choice("reproduce", "table", NAMES, words, usage)
+    name, words = choice("reproduce", "table", MEANINGS, words, usage)
     as_json, words = take_flag("--json", words)
     wants_list, words = take_flag("--list", words)
     config = options(ReproduceConfig, f"reproduce {name}", words, usage)
@@ -216,8 +223,16 @@ def reproduce(words: list[str]) -> int:
 def bench(words: list[str]) -> int:
     from wcl.config import BenchConfig
 
-    names = ("augment", "labels", "step", "crops", "knn", "eval", "scale")
-    name, words = choice("bench", "benchmark", names, words, "[--json]")
+    known = {
+        "augment": "augmentation: ours, torchvision's, kornia's",
+        "labels": "weak labels against a bare product of matrices, and against SciPy",
+        "step": "a step of WCL against one of SimCLR, and what loading images costs",
+        "crops": "a step with small crops against one of SimCLR",
+        "knn": "the search for neighbours: ours, faiss's, exact and approximate",
+        "eval": "the fast linear probe against the paper's",
+        "scale": "memory and time of large batches",
+    }
+    name, words = choice("bench", "benchmark", known, words, "[--json]")
     as_json, words = take_flag("--json", words)
     config = options(BenchConfig, f"bench {name}", words, "[--json]")
     from wcl.bench import bench as run_bench

@@ -29,7 +29,8 @@ def demo(config: DemoConfig) -> dict[str, list[float]]:
         changes |= {"epochs": config.epochs, "threads": config.threads}
         folder = RunFolder(out)
         print(f"run {number} of 2: {method} on the digits", file=sys.stderr)
-        if not train.run(settings("digits", changes), folder.config.exists(), "digits"):
+        config_of_run, resume = settings("digits", changes), folder.config.exists()
+        if not train.run(config_of_run, resume, "digits", part_of_more=True):
             print("start the demo again to go on from there", file=sys.stderr)
             return {}
     rows = {
@@ -38,7 +39,7 @@ def demo(config: DemoConfig) -> dict[str, list[float]]:
     }
     rows |= {name: accuracies(load(runs[method])) for name, method in _TRAINED.items()}
     show(rows)
-    print(f"the runs are in {config.out}")
+    print(f"the runs are in {config.out}; wcl report {runs['wcl']} {runs['simclr']} shows them")
     return rows
 
 

@@ -51,13 +51,16 @@ def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
     return RunFolder(config.out).path
 
 
-def run(config: PretrainConfig, resume: bool = False, recipe: str = "") -> bool:
+def run(
+    config: PretrainConfig, resume: bool = False, recipe: str = "", part_of_more: bool = False
+) -> bool:
     """Train from settings; whether it came to its end, or was stopped and can be resumed.
 
     Args:
         config: the settings.
         resume: whether to go on with the run in `config.out`.
         recipe: that the settings were made from, to be written down.
+        part_of_more: whether a larger command makes it, which says what to do next.
     """
     if config.data:
         config = dataclasses.replace(config, data=absolute(config.data))
@@ -70,7 +73,7 @@ def run(config: PretrainConfig, resume: bool = False, recipe: str = "") -> bool:
         world.agree(lambda: begin(config, prepared, resume, world))
         try:
             world.agree(lambda: write_down(config, prepared, recipe, resume, fabric.device, world))
-            return train(config, prepared, fabric, world)
+            return train(config, prepared, fabric, world, part_of_more)
         except NotFinite as error:
             keep_batch(prepared, error.step)
             if not world.first:
@@ -91,7 +94,9 @@ def run(config: PretrainConfig, resume: bool = False, recipe: str = "") -> bool:
             ) from error
 
 
-def train(config: PretrainConfig, run: Prepared, fabric: Fabric, world: World) -> bool:
+def train(
+    config: PretrainConfig, run: Prepared, fabric: Fabric, world: World, part_of_more: bool
+) -> bool:
     """The loop; whether it came to its end."""
     folder, loader, neighbourhood, encoder = run.folder, run.loader, run.neighbourhood, run.encoder
     per_epoch = loader.steps_per_epoch
@@ -179,12 +184,14 @@ def train(config: PretrainConfig, run: Prepared, fabric: Fabric, world: World) -
                     save(at_end_of_epoch=True)
             if step < total and world.any(bool(stop)):
                 save(at_end_of_epoch=False)
-                monitor.say(
-                    f"stopped after step {step} of {total}; go on with: "
-                    f"wcl pretrain --out {config.out} --resume"
-                )
+                go_on = f"; go on with: wcl pretrain --out {config.out} --resume"
+                monitor.say(f"stopped after step {step} of {total}{'' if part_of_more else go_on}")
                 return False
-        monitor.say(f"the run is in {config.out}; wcl.load opens it, wcl eval measures it")
+        if not part_of_more:
+            monitor.say(
+                f"the run is in {config.out}; wcl.load opens it, wcl eval measures it, "
+                "wcl report shows it"
+            )
     return True
 
 

@@ -1,6 +1,6 @@
 """The words of a command line: what comes first, flags, and the options of a command."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import TypeVar
 
 from wcl.errors import InputError, did_you_mean
@@ -36,17 +36,21 @@ def positional(what: str, words: list[str], usage: str) -> tuple[str, list[str]]
 
 
 def choice(
-    command: str, what: str, known: Iterable[str], words: list[str], usage: str
+    command: str, what: str, known: Mapping[str, str], words: list[str], usage: str
 ) -> tuple[str, list[str]]:
-    """The first word, which must be one of the known."""
+    """The first word, which must be one of the known; their meanings are for the help."""
     line = f"wcl {command} {'|'.join(known)} {usage}"
     if words and words[0] in known:
         return words[0], words[1:]
     if wants_help(words):
-        print(f"usage: {line}\n\nwcl {command} NAME --help says more.")
+        longest = max(map(len, known))
+        meanings = "\n".join(f"  {name:<{longest}}  {means}" for name, means in known.items())
+        print(f"usage: {line}\n\n{meanings}\n\nwcl {command} NAME --help says more.")
         raise HelpShown
     if not words:
         raise InputError(f"the {what} is missing; usage: {line}")
+    if words[0].startswith("-"):
+        raise InputError(f"{words[0]}: the {what} comes first; usage: {line}")
     if len(words) > 1 and words[1] in known:
         raise InputError(f"{words[1]}: the {what} comes first; usage: {line}")
     raise InputError(

@@ -29,12 +29,15 @@ def test_every_protocol_that_the_labels_allow_is_in_the_table(
 ) -> None:
     words = ["eval", "all", str(run), "--data", str(data), "--labels", "3-per-class"]
     assert run_command([*words, "--workers", "0", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
     rows = {row["protocol"]: row for row in found["rows"]}
     assert list(rows) == ["knn", "linear", "finetune", "lowshot"]
     shots = [row["setting"] for row in found["rows"] if row["protocol"] == "lowshot"]
     assert shots == ["1 per class", "2 per class", "4 per class", "8 per class", "all labels"]
     assert found["left_out"] == {}
+    for row in found["rows"]:  # told as they were found
+        assert f"{row['encoder']:.3f}, untrained {row['untrained']:.3f}" in captured.err
     assert rows["knn"]["encoder"] == wcl.evaluate(run, "knn", data).top1
     assert rows["finetune"]["untrained"] == found["results"]["finetune"]["scratch_top1"]
     assert all(0 <= row["untrained"] <= 1 for row in rows.values())

@@ -75,6 +75,12 @@ def test_of_many_epochs_the_line_has_one_point_each() -> None:
     assert loss["lines"][0][1] == [5, 1, 6, 2, 7, 3] and loss["dots"] == [None]
 
 
+def test_a_few_epochs_of_which_hardly_a_step_is_logged_are_drawn_by_their_means() -> None:
+    means, steps = logged("epoch", [9.0, 7, 6]).lines, logged("step", [4.0, 5, 6]).lines
+    loss, _ = charts([Run(Path(), "a", None, [*means, *steps], None)])["charts"]
+    assert loss["lines"][0][1] == [9, 7, 6] and loss["dots"] == [None]
+
+
 def test_lines_that_are_no_numbers_are_left_out(copy: Path) -> None:
     with (copy / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "epoch", "step": 9, "epoch": 3, "rankme": NaN}\n[1]\n{"kind": "ep')
@@ -117,4 +123,4 @@ def test_a_run_without_metrics_has_all_but_curves(copy: Path) -> None:
     (copy / "metrics.jsonl").unlink()
     page = report_of(copy)
     assert page.data["charts"] == [] and page.data["map"]
-    assert "no metrics.jsonl" in page.text
+    assert "no step is logged yet" in page.text

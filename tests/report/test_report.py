@@ -1,5 +1,6 @@
 """`wcl report`: what the page says is what was measured, and what is missing is said."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -23,8 +24,9 @@ from wcl.config import ReportConfig
 from wcl.data import open_source
 from wcl.encoder import load
 from wcl.errors import InputError
-from wcl.report.build import write_report
+from wcl.report.build import about_losses, write_report
 from wcl.report.groups import Group, notable
+from wcl.report.runs import read_run
 from wcl.report.shown import choose, see
 
 
@@ -115,6 +117,15 @@ def test_every_group_is_shown_once(page: Page) -> None:
     assert own and len({*map(tuple, own)}) == len(own)
 
 
+def test_losses_of_batches_of_two_sizes_are_said_not_to_compare(run: Path) -> None:
+    one, other = read_run(str(run)), read_run(str(run))
+    assert one.config is not None
+    assert about_losses([one, other]) == []
+    other.config = dataclasses.replace(one.config, batch=2 * one.config.batch)
+    (said,) = about_losses([one, other])
+    assert f"of {one.config.batch} and {other.config.batch} images" in said
+
+
 def test_no_group_is_both_pure_and_mixed() -> None:
     pure, half, mixed = (
         Group([*range(n, n + 4)], classes)
@@ -126,6 +137,7 @@ def test_no_group_is_both_pure_and_mixed() -> None:
     assert notable([pure, half]) == found
     assert notable([pure, half, mixed, pair])["most mixed"] == [mixed]
     assert notable([pure, pure])["most mixed"] == []
+    assert notable([half, mixed])["purest"] == []  # though it is purer than the other
     assert notable([Group([1, 2, 3], [])])["purest"] == []  # without labels
 
 

@@ -119,6 +119,22 @@ def test_the_answer_depends_on_the_better_baseline(score: float, answer: str) ->
 
 
 @pytest.mark.parametrize(
+    ("row", "marked"),
+    [
+        (Row("knn", "", "top1", 9, 9, [0.9, 0.8], [0.5, 0.5], pixels=0.7), ["0.900"]),
+        (Row("knn", "", "top1", 9, 9, [0.9, 0.8], [0.95, 0.95]), []),
+        (Row("knn", "", "top1", 9, 9, [0.6, 0.5], [0.3, 0.4], pixels=0.7), []),
+        (Row("knn", "", "top1", 9, 9, [None, 0.8], [0.5, 0.5]), []),
+    ],
+)
+def test_the_better_run_stands_out_if_it_is_also_better_than_no_training(
+    row: Row, marked: list[str]
+) -> None:
+    table = score_table(Scores([row]), ["a", "b"])
+    assert re.findall("<strong>(.*?)</strong>", table) == marked
+
+
+@pytest.mark.parametrize(
     ("row", "says"),
     [
         (

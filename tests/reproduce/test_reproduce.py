@@ -89,6 +89,7 @@ def test_a_table_that_was_stopped_goes_on_to_the_same_figures(
         assert run_command(command) == 130
     captured = capsys.readouterr()
     assert "the same command goes on" in captured.err
+    assert "wcl pretrain" not in captured.err  # one way to go on, not two
     assert [line["ours"] for line in json.loads(captured.out)["lines"]] == [None] * 6
     assert made([*words, str(tmp_path / "parts")], capsys) == whole
     for run in (tmp_path / "whole" / "runs").iterdir():

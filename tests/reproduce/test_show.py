@@ -68,13 +68,24 @@ def test_figures_of_another_measure_have_no_difference() -> None:
     assert line["paper_gain"] == pytest.approx(2.5)
 
 
+def test_where_gains_are_over_several_rows_each_line_says_over_which() -> None:
+    beside = dataclasses.replace(BASE, row="other", against="other")
+    third = dataclasses.replace(OURS, row="third", against="other")
+    cells = (BASE, OURS, beside, third)
+    lines = fill(TABLE, cells, lambda cell, seed: {"top1": 60.0}, range(1))
+    text = markdown(described(TABLE, lines))
+    assert "| our gain | over |" in text and "Gains are over" not in text
+    over = [line.split("|")[-2].strip() for line in text.splitlines() if line.startswith("|")]
+    assert over[2:] == ["–", "SimCLR", "–", "other"]
+
+
 def test_the_table_is_written_as_markdown_and_as_json(tmp_path: Path) -> None:
     lines = fill(TABLE, TABLE.cells, found, range(3))
     path = write(described(TABLE, lines), tmp_path)
     text = path.read_text()
     assert "|  | paper | ours | difference | paper's gain | our gain |" in text
     assert "| WCL | 72.50 | 65.00 ± 2.00 | -7.50 | +2.50 | +3.00 ± 2.00 |" in text
-    assert "top-1 (%): mean over 3 seeds ± standard deviation." in text
+    assert "top-1 (%): mean over 3 seeds ± standard deviation.\nGains are over SimCLR." in text
     assert text.rstrip().endswith("A note.")
     read = json.loads(path.with_suffix(".json").read_text())
     assert math.isclose(read["lines"][1]["gain"], 3.0)

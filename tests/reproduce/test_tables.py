@@ -11,7 +11,7 @@ from wcl.config import PROTOCOLS, PretrainConfig, ReproduceConfig
 from wcl.errors import InputError
 from wcl.reproduce.cells import settings_of
 from wcl.reproduce.scales import SCALES, at_scale
-from wcl.reproduce.tables import NAMES, Cell, only, table
+from wcl.reproduce.tables import MEANINGS, NAMES, Cell, only, table
 
 EVERY = [(name, scale) for scale, found in SCALES.items() for name in found.tables]
 
@@ -38,6 +38,10 @@ def test_every_figure_is_in_one_place_of_the_table_and_has_what_it_stands_agains
     places = Counter((cell.row, figure.column) for cell in cells for figure in cell.figures)
     assert set(places.values()) == {1}
     assert all((c.against, f.column) in places for c in cells if c.against for f in c.figures)
+
+
+def test_every_table_has_a_line_that_says_what_it_is() -> None:
+    assert tuple(MEANINGS) == NAMES
 
 
 def test_the_tables_have_the_cells_of_the_paper() -> None:

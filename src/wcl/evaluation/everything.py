@@ -61,7 +61,10 @@ def everything(run: str, config: AllConfig) -> dict[str, Any]:
                 left_out[protocol] = str(error)
                 continue
             results[protocol] = result.as_dict()
-            rows += _rows(result, untrained)
+            new = _rows(result, untrained)
+            rows += new
+            for row in new:  # at once: what comes next may take long, or be stopped
+                say(f"  {row['setting']}: {row['encoder']:.3f}, untrained {row['untrained']:.3f}")
     if not rows:
         raise InputError(next(iter(left_out.values())))
     found: dict[str, Any] = {"protocol": "all", "run": str(run), "data": config.data, "rows": rows}

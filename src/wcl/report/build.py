@@ -106,7 +106,7 @@ def _content(runs: Sequence[Run], config: ReportConfig, out: Path) -> str:
     repeated = commands(runs, data.spec if data.source else "", out, bool(config.out))
     parts = {
         "worked": sections.worked(found, names, [*missing, *_about(runs, data)]),
-        "healthy": sections.healthy(bool(curves["charts"])),
+        "healthy": sections.healthy(bool(curves["charts"]), about_losses(runs)),
         "grouped": sections.notes(missing)
         + "".join(_groups(runs, number, encoders, shown, seen) for number in range(len(runs))),
         "map": sections.mapped(bool(mapped), map_missing),
@@ -219,6 +219,15 @@ def _about(runs: Sequence[Run], data: Data) -> list[str]:
     elif data.source is not None and absolute(data.spec) not in {*trained.values()}:
         said += [f"It was trained on {short(spec)}." for spec in set(trained.values())]
     return said
+
+
+def about_losses(runs: Sequence[Run]) -> list[str]:
+    """A loss is lower by itself the fewer images an image is told from."""
+    batches = {run.config.batch for run in runs if run.config}
+    if len(batches) < 2:
+        return []
+    listed = " and ".join(f"{batch:,}" for batch in sorted(batches))
+    return [f"Their batches are of {listed} images: losses and groups of them do not compare."]
 
 
 def _lead(runs: Sequence[Run], data: Data, shown: Shown | None) -> str:

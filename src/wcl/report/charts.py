@@ -91,7 +91,7 @@ def _drawn(run: Run, metric: Metric, by_epoch: bool) -> _Drawn:
     with_it = [line for line in run.lines if is_number(line.get(metric.name))]
     epochs = [line for line in with_it if line.get("kind") == "epoch"]
     steps = [line for line in with_it if line.get("kind") == "step"]
-    of_epochs = len(epochs) >= _ENOUGH_EPOCHS or not steps
+    of_epochs = len(epochs) >= _ENOUGH_EPOCHS or len(steps) <= len(epochs)
     chosen = epochs if of_epochs else steps
     if not chosen:
         return _Drawn()

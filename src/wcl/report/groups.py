@@ -27,6 +27,7 @@ _LARGEST_BATCH = 512
 _ROWS = 3
 _ACROSS = 12
 _FEWEST = 3  # images of a group that can be called pure or mixed
+_MAJORITY = 0.5  # of one class, or it is not pure even beside others that are less so
 _ANCHORS = 6
 _NEIGHBOURS = 8
 _AUGMENTED = 4
@@ -90,8 +91,8 @@ def notable(groups: Sequence[Group]) -> dict[str, list[Group]]:
     # Of a few groups the purest would be the most mixed as well.
     count = min(_ROWS, len(enough) // 2)
     by_purity = sorted(enough, key=lambda group: (-group.purity, -len(group.rows)))
-    chosen["purest"], others = by_purity[:count], by_purity[count:]
-    mixed = [group for group in others if group.purity < 1]
+    chosen["purest"] = [group for group in by_purity[:count] if group.purity > _MAJORITY]
+    mixed = [group for group in by_purity[count:] if group.purity < 1]
     chosen["most mixed"] = sorted(mixed, key=lambda group: -group.mixture)[:count]
     return chosen
 

@@ -73,8 +73,7 @@ def read_run(path: str) -> Run:
         InputError: there is no run.
     """
     folder = expanded(path)
-    if not is_run(folder):
-        raise InputError(f"{path}: no run there; give the folder that `wcl pretrain --out` made")
+    must_be_run(path)
     run = Run(folder, text(folder.absolute().name), None, [], None)
     settings, metrics = folder / "config.yaml", folder / "metrics.jsonl"
     try:
@@ -83,15 +82,19 @@ def read_run(path: str) -> Run:
         there = settings.is_file()
         run.missing.append(f"its settings cannot be read ({error})" if there else "no config.yaml")
     run.lines = read_metrics(metrics)
-    if not metrics.is_file():
-        run.missing.append("no metrics.jsonl, so there are no curves of it")
-    elif not run.lines:
+    if not run.lines:
         run.missing.append("no step is logged yet, so there are no curves of it")
     if not run.encoder_file.is_file():
         run.missing.append("no encoder yet: its first epoch has not ended")
     run.sittings = read_sittings(folder / "made_with.json")
     run.evaluation = _evaluation(folder / "evaluation.json", run.missing)
     return run
+
+
+def must_be_run(path: str) -> None:
+    """Raise InputError if there is nothing of a run."""
+    if not is_run(expanded(path)):
+        raise InputError(f"{path}: no run there; give the folder that `wcl pretrain --out` made")
 
 
 def is_run(folder: Path) -> bool:

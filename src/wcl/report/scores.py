@@ -106,7 +106,7 @@ def _sentence(found: Scores, number: int, name: str, alone: bool) -> str:
     assert score is not None
     others = {"raw pixels": row.pixels, "the same network untrained": untrained}
     known = {name: value for name, value in others.items() if value is not None}
-    who = "the encoder" if alone else name
+    who = "the encoder" if alone else f"“{name}”"
     images = f"{row.n_test:,} test images" if row.n_test > 0 else "the test images"
     what = (
         f"{who} classifies {score:.1%} of {images} rightly ({row.name})"

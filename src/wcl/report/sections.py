@@ -135,9 +135,9 @@ def _score_line(row: Row, alike: bool, pixels: bool) -> str:
     cells.append(f'<td class="scale">{_scale(row)}</td>')
     cells += [_cell(row.pixels)] if pixels else []
     cells += [_cell(known)] if alike else [_cell(value) for value in row.untrained]
-    measured = [value for value in row.runs if value is not None]
-    best = max(measured) if len(measured) > 1 else None
-    cells += [_cell(value, value is not None and value == best) for value in row.runs]
+    best = max(v for v in (row.pixels, *row.untrained, *row.runs) if v is not None)
+    several = sum(value is not None for value in row.runs) > 1
+    cells += [_cell(value, several and value == best) for value in row.runs]
     cells.append(f'<td class="count">{row.n_train:,} / {row.n_test:,}</td>')
     return f"<tr>{''.join(cells)}</tr>"
 
@@ -185,11 +185,11 @@ def _alike(values: Sequence[float | None]) -> bool:
 # -- 2 and 4 --------------------------------------------------------------------------------------
 
 
-def healthy(curves: bool) -> str:
-    """Where the script draws the curves."""
+def healthy(curves: bool, about: Sequence[str] = ()) -> str:
+    """Where the script draws the curves, below what one must know of them."""
     if not curves:
         return notes(["There are no curves: no step of training is logged yet."])
-    return (
+    return notes(about) + (
         '<ul class="runs" id="runs"></ul><div class="charts" id="charts"></div>'
         "<noscript><p>The curves are drawn by a script, which this browser does not run.</p>"
         "</noscript>"

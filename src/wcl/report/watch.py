@@ -197,6 +197,8 @@ def state(run: Run, version: str = "") -> dict[str, Any]:
     said = f"epoch {int(last.get('epoch', 0))} of {wanted}, step {int(last['step']):,}"
     if not run.lines:
         said = "no step is logged yet"
+        if training and run.config is not None:
+            said += f"; the first figures come after {run.config.log.every} steps, or an epoch"
     finished = _finished(run)
     if finished:
         said = f"finished: {done} epochs, {int(last['step']):,} steps"
@@ -269,7 +271,8 @@ def _page(run: Run) -> str:
     spec = run.config.data if run.config else ""
     method = f"{run.config.method} on {short(spec)}" if run.config else ""
     repeated = commands([run], spec, run.folder / "report.html", False)
-    later = f"`wcl report {short(run.folder)}` shows it, as soon as an epoch has ended."
+    ended = "" if run.encoder_file.is_file() else ", as soon as an epoch has ended"
+    later = f"`wcl report {short(run.folder)}` shows it{ended}."
     missing = [f"{words}." for words in run.missing]
     if run.evaluation is None and run.encoder_file.is_file():
         command = evaluation_command(run, spec or "SRC")

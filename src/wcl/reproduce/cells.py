@@ -113,7 +113,7 @@ class Workshop:
         config = replace(config, out=str(folder.path))
         if _is_finished(folder.encoder, config.epochs):
             return True
-        return train.run(config, folder.config.exists(), _recipe_of(run))
+        return train.run(config, folder.config.exists(), _recipe_of(run), part_of_more=True)
 
     def _measure(self, cell: Cell, seed: int) -> tuple[dict[str, float], dict[str, Any]]:
         run, measure = self.run_folder(cell.run, seed), cell.measure

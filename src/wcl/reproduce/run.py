@@ -61,9 +61,9 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
     finished = True
     every = [(cell, seed) for seed in seeds for cell in cells]
     todo = [(cell, seed) for cell, seed in every if workshop.found(cell, seed) is None]
-    for number, (cell, seed) in enumerate(todo, start=1):
+    for number, (cell, seed) in enumerate(todo, start=len(every) - len(todo) + 1):
         figures = ", ".join(figure.column for figure in cell.figures)
-        said = f"cell {number} of {len(todo)}: {cell.row}: {figures}; seed {seed}"
+        said = f"cell {number} of {len(every)}: {cell.row}: {figures}; seed {seed}"
         console().print(said, markup=False, soft_wrap=True)
         try:
             finished = workshop.make(cell, seed)

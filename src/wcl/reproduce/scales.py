@@ -23,7 +23,10 @@ class Scale:
 _OF_THE_PAPER = tuple(name for name in NAMES if name != "mechanisms")
 SCALES = {
     "smoke": Scale(
-        "made-up pictures and tiny networks: proves that every cell can be made, no more", 1, NAMES
+        "made-up pictures or a few digits, tiny networks: proves that every cell can be made, no "
+        "more",
+        1,
+        NAMES,
     ),
     "digits": Scale(
         "1,297 handwritten digits, a network of 0.1 M parameters, 100 epochs; accuracy by the "
@@ -39,7 +42,10 @@ SCALES = {
     ),
     "paper": Scale("the paper's settings", 1, _OF_THE_PAPER),
 }
-CAVEAT_OF_SMOKE = "Made-up pictures and tiny networks: neither figures nor gains mean anything."
+CAVEAT_OF_SMOKE = (
+    "Made-up pictures or a few digits, tiny networks and batches: neither figures nor gains mean "
+    "anything."
+)
 CAVEAT = (
     "Data, network and length are not the paper's: compare what rows gain over each other, not "
     "their figures."

@@ -24,6 +24,7 @@ _COLUMNS = {
     "difference": "difference",
     "paper_gain": "paper's gain",
     "gain": "our gain",
+    "against": "over",
     "seeds": "seeds",
 }
 
@@ -123,8 +124,16 @@ def _explained(found: dict[str, Any]) -> list[str]:
     over = f"{count} seeds" if count else "the seeds"
     said = "of one seed" if count == 1 else f"mean over {over} ± standard deviation"
     words = [f"{of_what}{unit}: {said}."]
+    if len(others := _compared_with(lines)) == 1:
+        words.append(f"Gains are over {others.pop()}.")
     words += [f"{row} failed: {why}" for row, why in found["failed"].items()]
     return [*words, *found["notes"]]
+
+
+def _compared_with(lines: list[dict[str, Any]]) -> set[str]:
+    """The rows that gains are over."""
+    gains = ("gain", "paper_gain")
+    return {line["against"] for line in lines if any(line[name] is not None for name in gains)}
 
 
 def _constant(lines: list[dict[str, Any]], name: str) -> Any:
@@ -138,11 +147,13 @@ def _texts(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     lines, decimals = found["lines"], 2 if found["unit"] else 3
     empty = [name for name in _COLUMNS if all(line[name] is None for line in lines)]
     told_below = [name for name in ("column", "seeds") if _constant(lines, name) is not None]
+    if len(_compared_with(lines)) < 2:
+        told_below.append("against")
     wanted = [n for n in _COLUMNS if n == "ours" or n not in (*empty, *told_below)]
 
     def text(line: dict[str, Any], name: str) -> str:
         value = line[name]
-        if value is None:
+        if value is None or (name == "against" and value == line["row"]):
             return "–"
         if not isinstance(value, float):
             return str(value)

@@ -111,7 +111,7 @@ def only(chosen: Table, text: str) -> tuple[Cell, ...]:
         c for c in cells if all(any(p in name for name in (c.row, *_columns(c))) for p in parts)
     ]
     if not wanted:
-        rows = ", ".join(dict.fromkeys(cell.row for cell in cells))
+        rows = "; ".join(dict.fromkeys(cell.row for cell in cells))
         raise InputError(f"--only: no row or column of {chosen.name} has {text!r}; rows are {rows}")
     beside = {(cell.against, column) for cell in wanted for column in _columns(cell)}
     return tuple(
@@ -333,3 +333,14 @@ _TABLES = {
     "mechanisms": _mechanisms,
 }
 NAMES = tuple(_TABLES)
+MEANINGS = {
+    "cifar": "SimCLR and WCL by batch and epochs, on CIFAR-10 and CIFAR-100 (Table 1)",
+    "heads": "the two heads and the losses of crops, one by one (Table 2)",
+    "warmup": "when crops begin to be cut from neighbours (Table 3)",
+    "cost": "the time of WCL and of crops relative to SimCLR (Table 4)",
+    "imagenet": "linear evaluation on ImageNet (Tables 4 to 6)",
+    "semi": "fine-tuning with 1% and 10% of the labels of ImageNet (Table 8)",
+    "voc": "a few labelled images of VOC07 (Table 7)",
+    "tsne": "two maps by t-SNE (Figure 4)",
+    "mechanisms": "one part of the method changed at a time, of which the paper has no table",
+}

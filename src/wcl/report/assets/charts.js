@@ -27,14 +27,16 @@ function words(value, share = false) {
 /** Round numbers of an axis, all with as many digits as their distance needs. */
 function tickWords(value, step, share) {
   if (!share) return words(value);
-  return (100 * value).toFixed(step < 0.00999 ? 1 : 0) + "%";
+  const whole = Math.abs(100 * step - Math.round(100 * step)) < 1e-6;
+  return (100 * value).toFixed(whole ? 0 : 1) + "%";
 }
 
-/** About `count` round numbers between two others. */
-function ticks(low, high, count) {
-  const raw = (high - low) / count;
+/** About `count` round numbers between two others, at least `least` apart. */
+function ticks(low, high, count, least = 0) {
+  const raw = Math.max((high - low) / count, least);
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999);
+  const steps = least ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10];
+  const step = steps.map((m) => m * power).find((s) => s >= raw * 0.999);
   const found = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) {
     found.push(Number((i * step).toPrecision(12)));
@@ -61,7 +63,7 @@ function scales(chart) {
   };
 }
 
-function axes(scale, share) {
+function axes(scale, share, axis) {
   const group = make("g", { class: "axes" });
   const bottom = SIZE.height - SIZE.bottom;
   const levels = ticks(scale.low, scale.high, 4);
@@ -70,9 +72,10 @@ function axes(scale, share) {
     group.append(make("line", { x1: SIZE.left, x2: SIZE.width - SIZE.right, y1: y, y2: y }));
     group.append(make("text", { x: SIZE.left - 7, y: y + 4, "text-anchor": "end" }, tickWords(value, levels[1] - levels[0], share)));
   }
-  for (const value of ticks(scale.left, scale.right, 5)) {
+  // Epochs and steps are whole. The name of the axis stands below its zero.
+  for (const value of ticks(scale.left, scale.right, 5, 1)) {
     const x = scale.x(value);
-    group.append(make("text", { x, y: bottom + 18, "text-anchor": "middle" }, words(value)));
+    group.append(make("text", { x, y: bottom + 18, "text-anchor": "middle" }, value ? words(value) : axis));
   }
   return group;
 }
@@ -104,7 +107,7 @@ function drawChart(chart, runs, axis) {
     viewBox: `0 0 ${SIZE.width} ${SIZE.height}`, role: "img", tabindex: "0",
     "aria-label": summary(chart, runs, axis),
   });
-  svg.append(axes(scale, chart.share));
+  svg.append(axes(scale, chart.share, axis));
   chart.dots.forEach((dots, run) => dots?.[0].forEach((x, i) => {
     svg.append(make("circle", { class: `step c${run % 8}`, cx: scale.x(x).toFixed(1), cy: scale.y(dots[1][i]).toFixed(1), r: 2 }));
   }));

@@ -93,7 +93,7 @@ class ScatterMap {
     // What is not chosen lies faint beneath the rest.
     for (const above of [false, true]) {
       context.globalAlpha = above ? 0.9 : 0.12;
-      for (let index = 0; index < this.places.x.length; index++) {
+      for (const index of state.order) {
         if (chosen(index) !== above) continue;
         const [x, y] = this.at(index);
         if (x < -40 || y < -40 || x > this.width + 40 || y > this.height + 40) continue;
@@ -258,6 +258,14 @@ function mark(context, colours, kind, x, y, size) {
   context.stroke();
 }
 
+/** The numbers below `count` in an order without any: what is drawn last lies on top, and images
+ * come sorted by class. */
+function mixed(count) {
+  const places = [...Array(count).keys()];
+  const hash = (n) => Math.imul(n ^ (n >>> 15), 0x2c1b3c6d) >>> 0;
+  return places.sort((a, b) => hash(a + 1) - hash(b + 1));
+}
+
 /** What all maps share: colouring, the current image, the selection. */
 class MapState {
   constructor(map, runs) {
@@ -265,6 +273,7 @@ class MapState {
     Object.assign(this, { current: null, view: null, pinned: false, chosen: null, kind: null, asPictures: false, selecting: false });
     this.by = map.labels ? "label" : "component";
     this.classes = this.ranked(map.labels || []);
+    this.order = mixed(map.names.length);
   }
 
   /** Numbers from the commonest value on; the rarest get -1. */

@@ -52,6 +52,7 @@ async function look() {
 element("stop").addEventListener("click", async () => {
   if (!confirm("Stop the run after this step? It saves itself, and goes on later with --resume.")) return;
   element("stop").disabled = true;
+  element("said").textContent = "asking it to stop …";
   const answer = await ask("/stop", { method: "POST" });
   element("said").textContent = answer.ok ? (await answer.json()).said : await answer.text();
 });
