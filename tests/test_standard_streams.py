@@ -111,6 +111,16 @@ def test_a_failure_stays_one_when_neither_stream_can_be_written() -> None:
         assert command("data", "nonexist", stdout=reader_gone(), stderr=full) == (2, "")
 
 
+def test_no_other_file_takes_the_number_of_a_closed_stream() -> None:
+    program = (
+        "import os; from wcl.standard_streams import leave_no_standard_file_closed as fill; fill();"
+        "print(*(os.path.samestat(os.fstat(n), os.stat(os.devnull)) for n in range(3)))"
+    )
+    line = f'{sys.executable} -c "{program}" <&- 2>&-'
+    done = subprocess.run(line, shell=True, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "True False True\n"
+
+
 def test_streams_that_are_closed_are_no_failure() -> None:
     line = f"{sys.executable} -m wcl recipes >&- 2>&-"
     assert subprocess.run(line, shell=True).returncode == 0

@@ -15,6 +15,7 @@ from images import photo_folder
 from runs import assert_same_run, metrics, photo_run, stop_after, tiny_run, weights
 from wcl.backbones import build_backbone
 from wcl.checkpoint import RunFolder
+from wcl.encoder import weights_sha256
 from wcl.errors import InputError, RunError
 
 
@@ -176,6 +177,16 @@ def test_a_run_without_a_checkpoint_is_begun_again_with_its_own_settings(tmp_pat
     (run / "checkpoints" / "last.ckpt").unlink()
     with pytest.raises(InputError, match=r"optim\.rate=0\.002"):
         tiny_run(run, epochs=1, resume=True, optim={"rate": 0.5})
+
+
+def test_an_encoder_that_was_lost_is_written_again_from_the_checkpoint(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "a")
+    before = wcl.load(run)
+    (run / "encoder.safetensors").unlink()
+    wcl.pretrain(resume=True, out=str(run))
+    after = wcl.load(run)
+    assert after.description == before.description
+    assert weights_sha256(after.state_dict()) == weights_sha256(before.state_dict())
 
 
 def test_two_runs_cannot_train_into_one_folder(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from wcl.errors import (
     did_you_mean,
     in_words,
 )
-from wcl.standard_streams import StandardStream
+from wcl.standard_streams import StandardStream, leave_no_standard_file_closed
 from wcl.stop_signals import stop_signals
 from wcl.words import HelpShown, choice, options, positional, take_flag, take_values, wants_help
 
@@ -329,6 +329,7 @@ def run_command(words: list[str]) -> int:
 
 
 def main() -> NoReturn:
+    leave_no_standard_file_closed()
     sys.stdout = output = StandardStream(sys.stdout)
     sys.stderr = StandardStream(sys.stderr)
     for number in set(stop_signals()) - {signal.SIGINT}:  # before and after training like Ctrl-C

@@ -9,6 +9,18 @@ import os
 from pathlib import Path
 from typing import TextIO
 
+_STANDARD_ERROR = 2
+
+
+def leave_no_standard_file_closed() -> None:
+    """Open those of the files 0, 1 and 2 that whoever started us closed.
+
+    Otherwise another file would get the number, and what is written to standard error with it.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        pass
+    os.close(number)
+
 
 class StandardStream(io.TextIOWrapper):
     """Takes the place of sys.stdout or sys.stderr, and keeps what went wrong instead of raising."""

@@ -23,6 +23,7 @@ from wcl.contact_sheet import write_neighbours
 from wcl.data import absolute
 from wcl.encoder import Encoder
 from wcl.errors import InputError, NotFinite, RunError, ToldElsewhere, WorkerLost
+from wcl.made_with import typed
 from wcl.monitor import Monitor
 from wcl.not_finite import keep_batch
 from wcl.optim import build_optimiser, peak_rate, rate_at, set_rate
@@ -121,6 +122,10 @@ def train(
             monitor.say(
                 f"{config.out}: finished already, {config.epochs} of {config.epochs} epochs"
             )
+            if world.first and not folder.encoder.is_file():  # lost since
+                described = encoder.description
+                encoder.description = dataclasses.replace(described, epoch=config.epochs)
+                encoder.save(folder.encoder)
 
     def save(at_end_of_epoch: bool) -> None:
         state: dict[str, Any] = {"step": step, "data": run.fingerprint}
@@ -184,7 +189,8 @@ def train(
                     save(at_end_of_epoch=True)
             if step < total and world.any(bool(stop)):
                 save(at_end_of_epoch=False)
-                go_on = f"; go on with: wcl pretrain --out {config.out} --resume"
+                command = typed("wcl", "pretrain", "--out", config.out, "--resume")
+                go_on = f"; go on with: {command}"
                 monitor.say(f"stopped after step {step} of {total}{'' if part_of_more else go_on}")
                 return False
         if not part_of_more:

@@ -15,10 +15,10 @@ from images import photo_folder
 from runs import photo_run, tiny_run
 from wcl.cli import run_command
 from wcl.config import KnnConfig
-from wcl.data import open_source
+from wcl.data import limited, open_source
 from wcl.errors import InputError
 from wcl.evaluation.classes import by_class, confusion, write_confusion
-from wcl.evaluation.features import features
+from wcl.evaluation.features import features, features_key
 from wcl.weights_file import read_all, write_weights
 
 
@@ -164,6 +164,37 @@ def test_kept_features_that_were_damaged_are_computed_again(
     damage(kept)
     second = features(wcl.load(run), open_source(str(data)), workers=0)
     assert all(map(torch.equal, first, second))
+
+
+def test_features_under_the_name_of_others_are_not_taken_for_them(tmp_path: Path) -> None:
+    data = photo_folder(tmp_path / "data")
+    encoder = wcl.load(photo_run(data, tmp_path / "run", epochs=1))
+    some, others = (limited(open_source(str(data)), 5, seed) for seed in (0, 1))
+    first = features(encoder, some, workers=0)
+    (kept,) = (tmp_path / "run" / "features").iterdir()
+    features(encoder, others, workers=0)
+    (other,) = {*(tmp_path / "run" / "features").iterdir()} - {kept}
+    kept.write_bytes(other.read_bytes())
+    assert all(map(torch.equal, first, features(encoder, some, workers=0)))
+
+
+def test_images_that_were_away_for_a_moment_are_not_left_out_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = photo_folder(tmp_path / "data")
+    encoder = wcl.load(photo_run(data, tmp_path / "run", epochs=1))
+    source = open_source(str(data))
+    key = features_key(encoder, source)
+    monkeypatch.setattr("wcl.evaluation.features.features_key", lambda *_: key)  # asked before
+    (data / "cat").rename(tmp_path / "away")
+    assert len(features(encoder, source, workers=0)[1]) == 12
+    assert "12 of 24 images cannot be read" in capsys.readouterr().err
+    assert len(features(encoder, source, workers=0)[1]) == 12  # kept
+    (tmp_path / "away").rename(data / "cat")
+    assert len(features(encoder, source, workers=0)[1]) == 24
+    assert "12 of 24 images cannot be read" in capsys.readouterr().err  # of the second time alone
+    assert len(features(encoder, source, workers=0)[1]) == 24
+    assert capsys.readouterr().err.count("cannot be read") == 0
 
 
 def test_that_features_cannot_be_kept_is_said_once(

@@ -16,6 +16,7 @@ from report_pages import (
     report_of,
 )
 from runs import tiny_run
+from wcl.data import open_splits
 from wcl.encoder import Encoder, load
 from wcl.report.measured import measured
 from wcl.report.runs import Run, read_run, read_runs
@@ -101,6 +102,26 @@ def test_scores_of_an_unknown_number_of_images_are_said_without_it(run: Path, co
     found = evaluated([Run(run, "a", None, [], {"rows": [row | {"n_test": count}]})])
     (said,) = verdict(found, ["a"])
     assert "classifies 87.5% of the test images rightly" in said
+
+
+@pytest.mark.parametrize("score", [None, "much", float("nan"), 5, True])
+def test_a_score_that_is_no_share_is_not_believed(copy: Path, score: Any) -> None:
+    rows = [{"protocol": "knn", "measure": "top1", "encoder": score}]
+    (copy / "evaluation.json").write_text(json.dumps({"rows": rows}))
+    found = read_run(str(copy))
+    assert found.evaluation is None
+    assert "its evaluation.json cannot be read" in found.missing[0]
+
+
+@pytest.mark.parametrize("setting", ["odd", "k = 0", "k = -3", f"k = {10**30}", ""])
+def test_a_setting_that_no_evaluation_has_is_shown_without_raw_pixels(
+    copy: Path, photos: Path, setting: str
+) -> None:
+    row = {"protocol": "knn", "measure": "top1", "encoder": 0.875, "setting": setting}
+    row |= dict(zip(("n_train", "n_test"), map(len, open_splits(str(photos))), strict=True))
+    (copy / "evaluation.json").write_text(json.dumps({"data": str(photos), "rows": [row]}))
+    page = report_of(copy)
+    assert "0.875" in page.text and "raw pixels" not in page.text
 
 
 def test_an_evaluation_that_is_nested_without_end_is_said(copy: Path) -> None:

@@ -120,6 +120,27 @@ def test_all_tables_of_a_folder_count_whatever_the_present_one_is_made_with(tmp_
         assert {(p.row, p.seed, p.data, p.figure, p.gain, p.family) for p in found} == expected
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        b"\xff\xfe",
+        b"[" * 10_000,
+        b"seed: abc",
+        b"seed: 2026-99-99",
+        b"seed: 0\ndata: null\nprecision: 32-true\nmicro_batch: 0",
+        b"seed: 0\ndata: digits\nprecision: 7-false\nmicro_batch: 0",
+    ],
+)
+def test_folders_that_are_no_runs_are_passed_over(tmp_path: Path, settings: bytes) -> None:
+    shop = workshop_in(tmp_path)
+    table_is_there(tmp_path, "mechanisms-digits")
+    put(shop, cell_of("mechanisms", "digits", "SimCLR"), 0, 80.0)
+    put(shop, cell_of("mechanisms", "digits", "WCL"), 0, 83.0, [0.9])
+    (tmp_path / "runs" / "strange").mkdir()
+    (tmp_path / "runs" / "strange" / "config.yaml").write_bytes(settings)
+    assert [point.gain for point in gains(shop)] == [3.0]
+
+
 def test_rows_that_stand_against_anything_but_simclr_are_left_out(tmp_path: Path) -> None:
     shop = workshop_in(tmp_path)
     table_is_there(tmp_path, "warmup-digits")

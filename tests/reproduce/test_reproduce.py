@@ -1,6 +1,7 @@
 """Tables made end to end at the smallest scale: every name, stopping, going on, mistakes."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,46 @@ def test_a_run_that_ended_before_anything_was_saved_begins_anew(
     assert made(words, capsys) == whole
 
 
+@pytest.mark.parametrize(
+    "figures",
+    ["{}", "[1, 2]", "5", '{"3": null}', '{"3": NaN}', '{"3": true}', "[" * 100_000],
+    ids=lambda figures: figures[:9],
+)
+def test_a_result_that_is_no_figures_is_measured_again(
+    tmp_path: Path, figures: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell = at_scale("mechanisms", "smoke").cells[0]
+    shop = Workshop(tmp_path, ReproduceConfig(), {"digits": "digits"})
+    file = shop.result_file(cell, 0)
+    file.parent.mkdir()
+    file.write_text(f'{{"figures": {figures}}}')
+    assert shop.found(cell, 0) is None
+    file.write_text('{"figures": {"3": 50.0, "other": 1}}')
+    assert shop.found(cell, 0) == {"3": 50.0}
+
+
+def test_a_run_under_the_name_of_another_is_not_taken_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["mechanisms", "--only", "batch 512", "--out", str(tmp_path / "out")]
+    made(words, capsys)
+    runs, results = tmp_path / "out" / "runs", tmp_path / "out" / "results"
+    (simclr,), (wcl,) = runs.glob("*-simclr-*"), runs.glob("*-wcl-*")
+    shutil.rmtree(wcl)
+    shutil.copytree(simclr, wcl)
+    for result in results.glob(f"{wcl.name}*"):
+        result.unlink()
+    assert run_command(["reproduce", *words, "--threads", "1"]) == 2
+    assert f"{wcl}: is not the run of its name; remove it" in capsys.readouterr().err
+
+
+def test_rows_that_were_made_before_stay_in_the_table(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = made(["mechanisms", "--out", str(out)], capsys)
+    assert made(["mechanisms", "--only", "batch 512", "--out", str(out)], capsys) == whole
+
+
 def test_a_run_that_another_command_has_begun_is_left_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,10 +172,10 @@ def test_a_cell_that_fails_is_named_and_the_others_are_made(
 ) -> None:
     run = train.run
 
-    def diverging(config: Any, *others: Any) -> bool:
+    def diverging(config: Any, *others: Any, **options: Any) -> bool:
         if config.method == "simclr":
             raise RunError("step 3: the loss is not finite")
-        return run(config, *others)
+        return run(config, *others, **options)
 
     monkeypatch.setattr(train, "run", diverging)
     words = ["reproduce", "mechanisms", "--only", "batch 512", "--out", str(tmp_path / "out")]
@@ -181,6 +222,10 @@ def test_the_time_of_an_epoch_is_the_median_with_the_search(tmp_path: Path) -> N
     lines = [{"kind": "step", "step": 1, "epoch": 1}, *epochs]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert seconds_of_an_epoch(tmp_path) == 5.0
+    for lost in ("", '{"step": 5}\n', '{"kind": "epoch", "step": 1, "epoch": 1, "seconds": 0}\n'):
+        (tmp_path / "metrics.jsonl").write_text(lost)
+        with pytest.raises(RunError, match="says no time of an epoch"):
+            seconds_of_an_epoch(tmp_path)
 
 
 def test_the_list_names_cells_data_and_times_and_makes_nothing(
@@ -241,7 +286,7 @@ def test_settings_of_the_machine_reach_the_runs() -> None:
         (["semi", "--scale", "digits"], "--scale: semi has no scale digits; it has smoke, cpu"),
         (["mechanisms", "--scale", "paper"], "it has smoke, digits, cpu"),
         (["heads", "--data", "digits"], "--data: the scale smoke makes its own images"),
-        (["heads", "--seeds", "-1"], "--seeds: must be at least 0"),
+        (["heads", "--seeds", "-1"], "--seeds: must be between 0 and 1,000"),
         (["heads", "--only", "three"], "--only: no row or column of heads has 'three'"),
         (["heads", "--scale", "paper"], "--data: is missing; --data SRC is ImageNet-1k (image-net"),
         (

@@ -137,5 +137,8 @@ def test_some_rows_come_with_those_that_they_stand_against() -> None:
     column = only(table("cifar"), "CIFAR-10, 400")
     assert len(column) == 6
     assert only(table("heads"), "") == table("heads").cells
+    for empty in ("+", "two heads +", "+ 1"):
+        with pytest.raises(InputError, match="has an empty part"):
+            only(table("heads"), empty)
     with pytest.raises(InputError, match="no row or column of heads has 'nothing'"):
         only(table("heads"), "nothing")

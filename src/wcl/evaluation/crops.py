@@ -118,9 +118,10 @@ class CropFeatures:
 
         They are kept with the encoder's other features.
         """
-        self._check_memory()
-        first = [self._epoch(epoch) for epoch in range(min(KEPT, epochs))]
-        self._say_what_is_lost(len(first[0].labels))
+        count = min(KEPT, epochs)
+        self._check_memory(count)
+        first = [self._epoch(epoch, count) for epoch in range(count)]
+        self._say_what_is_lost(min(len(epoch.labels) for epoch in first))
         return repeated(first, self._loader.seed)
 
     def _given(self, inputs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,18 +141,26 @@ class CropFeatures:
         if nothing:
             raise InputError(f"{self._source.name}: {none_can_be_read(len(self._source))}")
 
-    def _epoch(self, epoch: int) -> Epoch:
-        """A whole epoch, on the encoder's device."""
+    def _epoch(self, epoch: int, count: int) -> Epoch:
+        """A whole one of so many epochs, on the encoder's device."""
         config = self._maker.config
         how = f"crops 1 {config.area} {config.flip} {self._loader.seed} {self._loader.batch}"
-        found = kept(self._encoder, self._source, f"{how} {epoch}", lambda: self._compute(epoch))
+        order = self._loader.order(epoch)
+        wanted = torch.from_numpy(order[: self.steps * self._loader.batch])
+        found = kept(
+            self._encoder,
+            self._source,
+            f"{how} {epoch}",
+            wanted,
+            lambda: self._compute(epoch, count),
+        )
         # The order of the epoch tells to which step each image that could be read belonged.
-        steps = np.argsort(self._loader.order(epoch))[found[1].numpy()] // self._loader.batch
+        steps = np.argsort(order)[found[1].numpy()] // self._loader.batch
         sizes = np.unique(steps, return_counts=True)[1].tolist()
         return Epoch(*self._given(*(part.to(self._encoder.device) for part in found)), sizes)
 
-    def _compute(self, epoch: int) -> tuple[Tensor, Tensor]:
-        doing = f"computing features of crops, {epoch + 1} of {KEPT}"
+    def _compute(self, epoch: int, count: int) -> tuple[Tensor, Tensor]:
+        doing = f"computing features of crops, {epoch + 1} of {count}"
         parts = [
             (inputs.cpu(), rows.cpu())
             for inputs, rows in track(self._batches(epoch), doing, self.steps)
@@ -165,10 +174,10 @@ class CropFeatures:
         if lost := images - read:
             say(f"{self._source.name}: {lost} of {images} images cannot be read; left out")
 
-    def _check_memory(self) -> None:
-        needed = KEPT * len(self._source) * self._encoder.features * 4
+    def _check_memory(self, count: int) -> None:
+        needed = count * len(self._source) * self._encoder.features * 4
         if needed > available_memory():
             raise InputError(
-                f"--mode fast: the features of {KEPT} crops of {len(self._source):,} images take "
+                f"--mode fast: the features of {count} crops of {len(self._source):,} images take "
                 f"{needed / 1e9:.1f} GB, more than is free; --mode paper keeps none"
             )

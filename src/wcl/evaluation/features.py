@@ -15,12 +15,13 @@ from wcl.data.source import ArraySource, Source
 from wcl.data.workers import Workers, worker_count
 from wcl.encoder import Encoder, weights_sha256
 from wcl.errors import InputError, RunError, WorkerLost
+from wcl.new_file import clear_unfinished
 from wcl.progress import say, track
 from wcl.weights_file import read_all, write_weights
 
 BATCH = 256
 """Images that pass through the encoder together."""
-_SEAL = "sha256"  # of the features and their rows, among a file's metadata
+_SEAL = "sha256"  # of a file's name, features and rows, among its metadata
 _PREPROCESSING = "centre crop 1"  # changes whenever `centre_crop` gives other pixels
 
 
@@ -40,14 +41,21 @@ def features(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tenso
 
 def features_and_rows(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tensor, Tensor]:
     """Features of the images that can be read, and their numbers: (n, features) and (n,)."""
-    values, rows = kept(encoder, source, _PREPROCESSING, lambda: _compute(encoder, source, workers))
+    everything = torch.arange(len(source))
+    values, rows = kept(
+        encoder, source, _PREPROCESSING, everything, lambda: _compute(encoder, source, workers)
+    )
     if skipped := len(source) - len(rows):
         say(f"{source.name}: {skipped} of {len(source)} images cannot be read; left out")
     return values, rows
 
 
 def kept(
-    encoder: Encoder, source: Source, how: str, compute: Callable[[], tuple[Tensor, Tensor]]
+    encoder: Encoder,
+    source: Source,
+    how: str,
+    wanted: Tensor,
+    compute: Callable[[], tuple[Tensor, Tensor]],
 ) -> tuple[Tensor, Tensor]:
     """Features of some images and their numbers, computed unless the encoder's run has them.
 
@@ -55,6 +63,7 @@ def kept(
         encoder: whose features they are.
         source: the images.
         how: names the preparation of the images.
+        wanted: the numbers of the images that the features are of, if all can be read.
         compute: gives (n, features) and (n,) on the host.
 
     Raises:
@@ -62,13 +71,22 @@ def kept(
     """
     place = _place(encoder, source, how)
     found = None if place is None else _read(place)
-    if found is None:
+    if found is None or _another_can_be_read(source, wanted, found[1]):
         found = compute()
         if not bool(found[0].isfinite().all()):
             raise RunError("the encoder's features are not finite; its training must have diverged")
         if place is not None:
             _write(place, *found)
     return found
+
+
+def _another_can_be_read(source: Source, wanted: Tensor, rows: Tensor) -> bool:
+    """Whether an image that could not be read then can be now: the disk may have been away."""
+    for row in wanted[~torch.isin(wanted, rows)].tolist():
+        with suppress(UnreadableImage):
+            source.image(row)
+            return True
+    return False
 
 
 def _compute(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Tensor]:
@@ -111,10 +129,15 @@ def _read(path: Path) -> tuple[Tensor, Tensor] | None:
     """Features and rows, unless they are not there or not as they were written."""
     try:
         found, metadata = read_all(path)
-        whole = metadata[_SEAL] == weights_sha256(found)
+        whole = metadata[_SEAL] == _seal(path, found)
         return (found["features"], found["rows"]) if whole else None
     except (OSError, SafetensorError, KeyError, ValueError):
         return None
+
+
+def _seal(path: Path, found: dict[str, Tensor]) -> str:
+    """A digest of the name too: features under another's name are of other images."""
+    return hashlib.sha256(f"{path.stem} {weights_sha256(found)}".encode()).hexdigest()
 
 
 def _write(path: Path, values: Tensor, rows: Tensor) -> None:
@@ -122,7 +145,8 @@ def _write(path: Path, values: Tensor, rows: Tensor) -> None:
     found = {"features": values, "rows": rows}
     try:
         path.parent.mkdir(exist_ok=True)
-        write_weights(path, found, {_SEAL: weights_sha256(found)})
+        clear_unfinished(path.parent)
+        write_weights(path, found, {_SEAL: _seal(path, found)})
     except OSError as error:
         say(f"features are not kept for the next time ({error.strerror})")
 

@@ -1,5 +1,6 @@
 """What a report measures by itself: a quick k-NN of runs, untrained networks and raw pixels."""
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -171,9 +172,9 @@ def _add_pixels(found: Scores, encoder: Encoder, baselines: _Baselines) -> None:
     splits = baselines.splits
     for row in found.rows:
         same = (row.n_train, row.n_test) == (len(splits.train), len(splits.test))
-        if row.protocol == "knn" and same and not row.elsewhere:
-            k = int(row.setting.rpartition(" ")[2])
-            row.pixels = baselines.accuracy(baselines.of(encoder).pixels, k)
+        voters = re.fullmatch(r"k = ([1-9]\d{0,8})", row.setting)
+        if row.protocol == "knn" and voters and same and not row.elsewhere:
+            row.pixels = baselines.accuracy(baselines.of(encoder).pixels, int(voters[1]))
 
 
 def _splits(spec: str, classes: int, most: int) -> Splits:

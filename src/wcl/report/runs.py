@@ -104,7 +104,8 @@ def is_run(folder: Path) -> bool:
 
 def is_number(value: Any) -> bool:
     """Whether something can be drawn and added up."""
-    return isinstance(value, int | float) and abs(value) <= _LARGEST
+    is_of_numbers = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_of_numbers and abs(value) <= _LARGEST
 
 
 def text(path: str | Path) -> str:
@@ -146,7 +147,10 @@ def _evaluation(path: Path, missing: list[str]) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text())
         assert isinstance(found, dict)
-        assert all({"protocol", "measure", "encoder"} <= row.keys() for row in found["rows"])
+        assert "\0" not in str(found.get("data", ""))
+        assert all({"protocol", "measure"} <= row.keys() for row in found["rows"])
+        scores = [row["encoder"] for row in found["rows"]]
+        assert all(is_number(score) and 0 <= score <= 1 for score in scores)
     except (
         OSError,
         ValueError,

@@ -10,6 +10,7 @@ import errno
 import hmac
 import json
 import secrets
+import sys
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,6 +19,7 @@ from urllib.parse import parse_qs
 
 from wcl.config import WatchConfig
 from wcl.errors import InputError, RunError
+from wcl.made_with import typed
 from wcl.metrics_lines import read_metrics
 from wcl.paths import expanded
 from wcl.report import sections
@@ -35,6 +37,7 @@ _STATUS = (
     '<p id="said" role="status"></p><button type="button" id="stop" hidden>Stop safely</button>'
     "</div>"
 )
+_USUAL_PORT = 80
 _RECENT = 5  # epochs whose time tells that of the coming ones
 _SECRET = "X-WCL-Token"
 _HEADERS = {
@@ -85,6 +88,11 @@ class WatchServer(ThreadingHTTPServer):
         self.run = read_run(str(self.folder)) if is_run(self.folder) else None
         return self.run
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that went away; others' faults are told as usual."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
     def page(self) -> str:
         run = self.look()
         return _page(run) if run else _waiting_page(self.folder)
@@ -99,7 +107,9 @@ class WatchServer(ThreadingHTTPServer):
     @property
     def names(self) -> set[str]:
         """What a browser on this machine may call the server."""
-        return {f"{name}:{self.server_port}" for name in (_HOME, "localhost")}
+        hosts = (_HOME, "localhost")
+        usual = hosts if self.server_port == _USUAL_PORT else ()  # which browsers leave out
+        return {*usual, *(f"{host}:{self.server_port}" for host in hosts)}
 
     @property
     def address(self) -> str:
@@ -203,7 +213,8 @@ def state(run: Run, version: str = "") -> dict[str, Any]:
     if finished:
         said = f"finished: {done} epochs, {int(last['step']):,} steps"
     elif not training:
-        said += f"; not being trained. Go on with: wcl pretrain --out {short(run.folder)} --resume"
+        command = typed("wcl", "pretrain", "--out", short(run.folder), "--resume")
+        said += f"; not being trained. Go on with: {command}"
     recent = [line["seconds"] for line in epochs[-_RECENT:] if is_number(line.get("seconds"))]
     if training and recent and not finished:
         said += f", about {duration(sum(recent) / len(recent) * (wanted - done))} left"
@@ -272,7 +283,7 @@ def _page(run: Run) -> str:
     method = f"{run.config.method} on {short(spec)}" if run.config else ""
     repeated = commands([run], spec, run.folder / "report.html", False)
     ended = "" if run.encoder_file.is_file() else ", as soon as an epoch has ended"
-    later = f"`wcl report {short(run.folder)}` shows it{ended}."
+    later = f"`{typed('wcl', 'report', short(run.folder))}` shows it{ended}."
     missing = [f"{words}." for words in run.missing]
     if run.evaluation is None and run.encoder_file.is_file():
         command = evaluation_command(run, spec or "SRC")
@@ -297,7 +308,7 @@ def _page(run: Run) -> str:
 
 def _waiting_page(folder: Path) -> str:
     run = Run(folder, text(folder.absolute().name), None, [], None)
-    begin = f"`wcl pretrain … --out {short(folder)}` begins one."
+    begin = f"`wcl pretrain … {typed('--out', short(folder))}` begins one."
     body = sections.header("wcl watch", [run], "", _STATUS) + sections.notes([begin])
     data = {"made_of": _made_of(folder, False)}
     return page(f"waiting for {run.name}", body, data, _SCRIPTS, connect=True)

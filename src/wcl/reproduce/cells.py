@@ -9,11 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from wcl.config import PretrainConfig, ReproduceConfig, flat
-from wcl.errors import InputError
+from wcl.errors import InputError, RunError
 from wcl.metrics_lines import read_metrics
-from wcl.new_file import written_whole
+from wcl.new_file import holds_files, written_whole
 from wcl.paths import expanded
+from wcl.report.runs import is_number
 from wcl.reproduce.tables import Cell, Measure, Run
 from wcl.settings import settings
 
@@ -83,12 +86,12 @@ class Workshop:
     def found(self, cell: Cell, seed: int) -> dict[str, float] | None:
         """The figures of a cell by their names, if it is done."""
         try:
-            figures: dict[str, float] = json.loads(self.result_file(cell, seed).read_text())[
-                "figures"
-            ]
-            return figures
-        except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged: made again
-            return None
+            figures = json.loads(self.result_file(cell, seed).read_text())["figures"]
+            # A measure need not have all of them: of some k there may be too few images.
+            found = {f.key: figures[f.key] for f in cell.figures if f.key in figures}
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            return None  # not there, or damaged: made again
+        return found if found and all(map(is_number, found.values())) else None
 
     def make(self, cell: Cell, seed: int) -> bool:
         """Train and measure, as far as that is not done; whether it came to its end."""
@@ -112,6 +115,7 @@ class Workshop:
         config = settings_of(run, seed, self.sources[run.data], self.config)
         config = replace(config, out=str(folder.path))
         if _is_finished(folder.encoder, config.epochs):
+            _must_say(folder.config, config)
             return True
         return train.run(config, folder.config.exists(), _recipe_of(run), part_of_more=True)
 
@@ -163,7 +167,7 @@ def open_workshop(config: ReproduceConfig) -> Path:
     folder = expanded(config.out)
     try:
         if not (folder / _MARK).exists():
-            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            if folder.exists() and (not folder.is_dir() or holds_files(folder)):
                 raise InputError(
                     f"{config.out}: holds other things; choose a new folder with --out"
                 )
@@ -187,17 +191,36 @@ def figures_of(measure: Measure, result: dict[str, Any]) -> dict[str, float]:
 
 
 def seconds_of_an_epoch(run: Path) -> float:
-    """The median over a run's epochs, with the search for neighbours."""
-    lines = read_metrics(run / "metrics.jsonl")
-    epochs = [line for line in lines if line["kind"] == "epoch"]
-    seconds: list[float] = [e["seconds"] + e.get("search_seconds", 0) for e in epochs]
-    return statistics.median(seconds)
+    """The median over a run's epochs, with the search for neighbours.
+
+    Raises:
+        RunError: the run does not say it.
+    """
+    metrics = run / "metrics.jsonl"
+    epochs = [line for line in read_metrics(metrics) if is_number(line.get("seconds"))]
+    searches = [line.get("search_seconds", 0) for line in epochs]
+    seconds = [e["seconds"] + s for e, s in zip(epochs, searches, strict=True) if is_number(s)]
+    if not seconds or not (median := statistics.median(seconds)) > 0:
+        raise RunError(f"{metrics}: says no time of an epoch; remove {run} to make it again")
+    return float(median)
 
 
 def _is_finished(encoder: Path, epochs: int) -> bool:
     from wcl.encoder import load
 
     return encoder.exists() and load(encoder).description.epoch == epochs
+
+
+def _must_say(written: Path, config: PretrainConfig) -> None:
+    """Raise InputError if the settings that a finished run wrote down are others."""
+    from wcl.checkpoint import must_match
+
+    try:
+        must_match(config, yaml.safe_load(written.read_text()), written)
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise InputError(
+            f"{written.parent}: is not the run of its name; remove it to have it made again"
+        ) from error
 
 
 def _hash(values: dict[str, Any]) -> str:

@@ -135,7 +135,8 @@ def _seconds_of_a_step(settings: PretrainConfig, images: int, data: str, out: Pa
         limit=2 * images,
         log=LogConfig(every=1, health=0, tensorboard=False),
     )
-    train.run(timed)
+    if not train.run(timed):  # stopped, and with it the listing
+        raise KeyboardInterrupt
     lines = read_metrics(out / "metrics.jsonl")
     steps = [line for line in lines if line["kind"] == "step"]
     seconds: list[float] = [images / step["images_per_second"] for step in steps[1:]]

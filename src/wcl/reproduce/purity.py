@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args, get_type_hints
 
 import yaml
 
+from wcl.config import ReproduceConfig
 from wcl.metrics_lines import read_metrics
 from wcl.report.runs import is_number
 from wcl.reproduce.cells import Workshop, settings_of
@@ -23,6 +24,7 @@ from wcl.reproduce.tables import NAMES, Cell, Figure, Table
 
 # Of each way to measure accuracy, the figure that is drawn.
 _FIGURES = {"few_labels": "3", "linear": "top1"}
+_PRECISIONS = get_args(get_type_hints(ReproduceConfig)["precision"])
 _LABELS = ("purity", "pair_precision", "pair_recall")
 _LAST = 4  # the last of so many equal parts of a run says what its weak labels were like
 
@@ -79,6 +81,8 @@ def _gains(workshop: Workshop, tables: Iterable[tuple[str, str]]) -> list[Point]
                 labels = _weak_labels(shop.run_folder(cell.run, made.seed))
                 if ours is None or theirs is None or labels is None:
                     continue
+                if figure.key not in ours.keys() & theirs.keys():
+                    continue
                 both = shop.result_file(cell, made.seed), shop.result_file(base, made.seed)
                 point = Point(
                     row=cell.row,
@@ -129,7 +133,7 @@ def _circumstances(folder: Path) -> list[_Circumstances]:
     found = set()
     for file in folder.glob("runs/*/config.yaml"):
         # It may be of a run that is to be made again.
-        with suppress(OSError, yaml.YAMLError, KeyError, TypeError):
+        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError, yaml.YAMLError):
             found.add(_circumstances_of(file))
     return sorted(found)
 
@@ -137,7 +141,11 @@ def _circumstances(folder: Path) -> list[_Circumstances]:
 @cache  # a run's settings stay as they are, and after every cell those of all runs are asked for
 def _circumstances_of(config: Path) -> _Circumstances:
     values = yaml.safe_load(config.read_text())
-    return _Circumstances(*(values[name] for name in _Circumstances._fields))
+    made = [values[name] for name in _Circumstances._fields]
+    types = [type(value) for value in made]
+    if types != [int, str, str, int] or values["precision"] not in _PRECISIONS:
+        raise TypeError(f"{config}: settings that no run has")
+    return _Circumstances(*made)
 
 
 def _workshop_of(made: _Circumstances, data: str, workshop: Workshop) -> Workshop:

@@ -15,6 +15,8 @@ from wcl.reproduce.scales import SCALES, at_scale
 from wcl.reproduce.show import fill, show, write
 from wcl.reproduce.tables import Table, only
 
+_MOST_SEEDS = 1000
+
 
 def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: bool) -> bool:
     """Make the cells of a table and show it; whether it came to its end, or was stopped.
@@ -32,8 +34,8 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
     table = at_scale(name, config.scale)
     cells = only(table, config.only)
     names = sources.needed(cells)
-    if config.seeds < 0:
-        raise InputError(f"--seeds: must be at least 0, not {config.seeds}")
+    if not 0 <= config.seeds <= _MOST_SEEDS:
+        raise InputError(f"--seeds: must be between 0 and {_MOST_SEEDS:,}, not {config.seeds}")
     seeds = range(config.seeds or SCALES[config.scale].seeds)
     smoke = config.scale == "smoke"
     if smoke and config.data:
@@ -95,8 +97,13 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
 def _filled(
     table: Table, workshop: Workshop, seeds: range, failed: dict[str, str]
 ) -> dict[str, Any]:
-    """The table with all that is there by now."""
-    cells = only(table, workshop.config.only)
+    """The table of what was asked for, and of all else that is there by now."""
+    asked = only(table, workshop.config.only)
+    cells = [
+        cell
+        for cell in table.cells
+        if cell in asked or any(workshop.found(cell, seed) is not None for seed in seeds)
+    ]
     return {
         "table": table.name,
         "scale": workshop.config.scale,

@@ -107,6 +107,8 @@ def only(chosen: Table, text: str) -> tuple[Cell, ...]:
         InputError: there are none.
     """
     cells, parts = chosen.cells, [part.strip() for part in text.split("+")]
+    if text and not all(parts):
+        raise InputError(f"--only: {text!r} has an empty part; write as 'batch 256 + 100 epochs'")
     wanted = [
         c for c in cells if all(any(p in name for name in (c.row, *_columns(c))) for p in parts)
     ]
