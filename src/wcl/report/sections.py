@@ -135,7 +135,8 @@ def _score_line(row: Row, alike: bool, pixels: bool) -> str:
     cells.append(f'<td class="scale">{_scale(row)}</td>')
     cells += [_cell(row.pixels)] if pixels else []
     cells += [_cell(known)] if alike else [_cell(value) for value in row.untrained]
-    best = max(v for v in (row.pixels, *row.untrained, *row.runs) if v is not None)
+    every = (row.pixels, *row.untrained, *row.runs)
+    best = max((value for value in every if value is not None), default=None)
     several = sum(value is not None for value in row.runs) > 1
     cells += [_cell(value, several and value == best) for value in row.runs]
     cells.append(f'<td class="count">{row.n_train:,} / {row.n_test:,}</td>')
