@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+_LARGEST = 1e100  # no run comes near it, and sums of such numbers are finite still
 _MOST = 2**53  # steps or epochs; beyond it not every whole number is a float
 
 
@@ -30,6 +31,12 @@ def parse_line(line: bytes) -> dict[str, Any] | None:
         return None
     with_epoch = "epoch" in values or values.get("kind") == "epoch"
     return None if with_epoch and not _is_count(values.get("epoch")) else values
+
+
+def is_number(value: Any) -> bool:
+    """Whether something can be drawn and added up."""
+    is_of_numbers = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_of_numbers and abs(value) <= _LARGEST
 
 
 def _is_count(value: Any) -> bool:

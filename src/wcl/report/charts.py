@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from wcl.report.runs import Run, is_number
+from wcl.metrics_lines import is_number
+from wcl.report.runs import Run
 
 _MOST_POINTS = 300
 _ENOUGH_EPOCHS = 5  # from then on the means of epochs say more than single steps

@@ -11,7 +11,8 @@ import yaml
 
 from wcl.config import PretrainConfig, flat
 from wcl.made_with import hardware, typed, versions
-from wcl.report.runs import Run, is_number, short
+from wcl.metrics_lines import is_number
+from wcl.report.runs import Run, short
 from wcl.settings import recipe_file, recipe_names
 
 _OF_THE_PLACE = ("data", "out")

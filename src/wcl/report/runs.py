@@ -10,12 +10,11 @@ from typing import Any
 from wcl.config import PretrainConfig
 from wcl.errors import InputError
 from wcl.made_with import Sitting, read_sittings
-from wcl.metrics_lines import read_metrics
+from wcl.metrics_lines import is_number, read_metrics
 from wcl.paths import expanded, one_line
 from wcl.settings import parse_settings
 
 _ANY_OF = ("config.yaml", "metrics.jsonl", "encoder.safetensors")
-_LARGEST = 1e100  # no run comes near it, and sums of such numbers are finite still
 
 
 @dataclass
@@ -100,12 +99,6 @@ def must_be_run(path: str) -> None:
 def is_run(folder: Path) -> bool:
     """Whether there is anything of a run."""
     return any((folder / name).is_file() for name in _ANY_OF)
-
-
-def is_number(value: Any) -> bool:
-    """Whether something can be drawn and added up."""
-    is_of_numbers = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_of_numbers and abs(value) <= _LARGEST
 
 
 def text(path: str | Path) -> str:

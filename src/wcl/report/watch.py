@@ -20,13 +20,13 @@ from urllib.parse import parse_qs
 from wcl.config import WatchConfig
 from wcl.errors import InputError, RunError
 from wcl.made_with import typed
-from wcl.metrics_lines import read_metrics
+from wcl.metrics_lines import is_number, read_metrics
 from wcl.paths import expanded
 from wcl.report import sections
 from wcl.report.charts import charts
 from wcl.report.page import page
 from wcl.report.provenance import commands, duration, evaluation_command
-from wcl.report.runs import Run, is_number, is_run, read_run, short, text
+from wcl.report.runs import Run, is_run, read_run, short, text
 from wcl.report.scores import evaluated
 from wcl.report.trainer import ask_to_stop, trainer
 

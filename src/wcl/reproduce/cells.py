@@ -13,10 +13,9 @@ import yaml
 
 from wcl.config import PretrainConfig, ReproduceConfig, flat
 from wcl.errors import InputError, RunError
-from wcl.metrics_lines import read_metrics
+from wcl.metrics_lines import is_number, read_metrics
 from wcl.new_file import holds_files, written_whole
 from wcl.paths import expanded
-from wcl.report.runs import is_number
 from wcl.reproduce.tables import Cell, Measure, Run
 from wcl.settings import settings
 
@@ -197,9 +196,12 @@ def seconds_of_an_epoch(run: Path) -> float:
         RunError: the run does not say it.
     """
     metrics = run / "metrics.jsonl"
-    epochs = [line for line in read_metrics(metrics) if is_number(line.get("seconds"))]
-    searches = [line.get("search_seconds", 0) for line in epochs]
-    seconds = [e["seconds"] + s for e, s in zip(epochs, searches, strict=True) if is_number(s)]
+    parts = [
+        (line.get("seconds"), line.get("search_seconds", 0))
+        for line in read_metrics(metrics)
+        if line.get("kind") == "epoch"
+    ]
+    seconds = [sum(times) for times in parts if all(map(is_number, times))]
     if not seconds or not (median := statistics.median(seconds)) > 0:
         raise RunError(f"{metrics}: says no time of an epoch; remove {run} to make it again")
     return float(median)

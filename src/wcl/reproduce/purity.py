@@ -16,8 +16,7 @@ from typing import NamedTuple, get_args, get_type_hints
 import yaml
 
 from wcl.config import ReproduceConfig
-from wcl.metrics_lines import read_metrics
-from wcl.report.runs import is_number
+from wcl.metrics_lines import is_number, read_metrics
 from wcl.reproduce.cells import Workshop, settings_of
 from wcl.reproduce.scales import SCALES, at_scale
 from wcl.reproduce.tables import NAMES, Cell, Figure, Table
