@@ -1,6 +1,8 @@
 """Every command and every Python block of the documents runs, on data made for it."""
 
+import json
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -8,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import wcl
 from images import photo_folder, picture
 from wcl.cli import run_command
 
@@ -94,8 +98,6 @@ def test_the_python_of_a_document_works(
     document: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the photos and a run in the places that the document names."""
-    import wcl
-
     here = place / f"{Path(document).stem}-python"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -121,6 +123,33 @@ def test_the_example_of_an_own_loop_learns() -> None:
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout)]
     assert len(losses) == 5
     assert losses[-1] < 0.7 * losses[0]
+
+
+def test_the_example_of_purity_by_hand_makes_groups_as_pure_as_told(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "purity_by_hand.py"
+    module = runpy.run_path(str(example))
+    torch.manual_seed(0)
+    labels, classes = wcl.weak_labels(torch.randn(256, 8)), torch.arange(256) % 10
+    by_class = module["filled_by_class"](labels, classes)
+    for groups in (by_class, module["moved"](labels, 0.5)):
+        assert groups.bincount(minlength=256).equal(labels.bincount(minlength=256))
+    # Filled one after another, only the groups where a class ends are of two.
+    members = [classes[by_class == group].unique() for group in by_class.unique()]
+    assert sum(len(found) - 1 for found in members) <= 9
+    unmoved = (module["moved"](labels, 0.25) == labels).double().mean()
+    assert 0.75 <= unmoved < 0.8
+
+    words = ["digits", "--epochs", "1", "--seeds", "0", "--kept", "1", "0", "--groups", "classes"]
+    command = [sys.executable, example, *words, "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told, random = (
+        json.loads((tmp_path / "digits" / f"classes-{kept}-seed0.json").read_text())
+        for kept in (1, 0)
+    )
+    assert told["pair_precision"] > 50
+    assert random["pair_precision"] < 20
+    for figures in (told, random):
+        assert f"{figures['accuracy']:.1f}" in done.stdout
 
 
 def test_links_between_documents_lead_somewhere() -> None:

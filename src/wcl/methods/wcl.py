@@ -71,7 +71,7 @@ class WCL(Method):
         w1, w2 = v1.detach(), v2.detach()
         if config.labels_from == "h":
             (w1, w2), _ = of_all(share, first.h.detach(), second.h.detach())
-        labels = _weak_labels(w1, w2, share)
+        labels = self.weak_labels(w1, w2, share)
         y1, y2 = labels if config.swapped else labels[::-1]  # the losses swap them
         form = config.tau, config.positives, config.key_gradient, own
         parts = {}
@@ -84,14 +84,13 @@ class WCL(Method):
             parts["cswap"] = crop_swap(by_crop(small, len(first.h)), v1, v2, y1, y2, *form)
         return parts, labels
 
+    def weak_labels(self, v1: Tensor, v2: Tensor, share: Share | None) -> tuple[Tensor, ...]:
+        """Weak labels of all images in each view; every process finds the neighbours of its own.
 
-def _weak_labels(v1: Tensor, v2: Tensor, share: Share | None) -> tuple[Tensor, ...]:
-    """Weak labels of all images in each view; every process finds the neighbours of its own.
-
-    Not `weak_labels`: its check for NaN would make the host wait for the device in every step. A
-    non-finite embedding makes the loss non-finite, which stops the run.
-    """
-    if share is None or share.own is None:
-        return tuple(components(nearest_neighbours(v, v)) for v in (v1, v2))
-    own = [nearest_neighbours(v[share.own], v, share.own) for v in (v1, v2)]
-    return tuple(components(near) for near in share.gather(torch.stack(own, dim=1)).T)
+        Not `wcl.weak_labels`: its check for NaN would make the host wait for the device in every
+        step. A non-finite embedding makes the loss non-finite, which stops the run.
+        """
+        if share is None or share.own is None:
+            return tuple(components(nearest_neighbours(v, v)) for v in (v1, v2))
+        own = [nearest_neighbours(v[share.own], v, share.own) for v in (v1, v2)]
+        return tuple(components(near) for near in share.gather(torch.stack(own, dim=1)).T)
