@@ -1,40 +1,45 @@
 """What WCL would gain if its weak labels were purer, or less pure: their purity set by hand.
 
-A method of one's own in a run of wcl. In every step the groups keep the sizes that connected
-components gave them, but their members are changed: either the groups that were found stay, or
-they are filled with images of one class after another; then a share of the images, drawn anew,
-change places. Classes are used here, so this measures a mechanism and makes no encoder to keep.
+A method of one's own in runs of wcl. In every step the groups keep the sizes that connected
+components gave them, but not their members: either the groups are those that were found, or they
+are filled with images of one class after another; then a share of the images, drawn anew, change
+places. Classes are used here, so this measures a mechanism and makes no encoder to keep.
 
-    python examples/purity_by_hand.py digits --groups found --kept 1 0.8 0.6 0.4 0
-    python examples/purity_by_hand.py cifar10-cpu --data DATA/cifar10 --groups classes --kept 1 0.5
+    python examples/purity_by_hand.py digits --groups found --kept 0.8 0.6 0.4 0
+    python examples/purity_by_hand.py cifar10 --data DATA/cifar10 --groups classes --kept 1 0.6
+
+SimCLR and WCL as it is are those of `wcl reproduce`; with its folder as --out they are not made
+again. Stopped with Ctrl-C, the same command goes on.
 """
 
 import argparse
-import json
 import statistics
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-import wcl
-from wcl.config import LossConfig
-from wcl.data import open_splits
-from wcl.demo import accuracies
+from wcl.config import LossConfig, ReproduceConfig
+from wcl.errors import InputError, RunError
 from wcl.methods import METHODS, WCL
-from wcl.metrics_lines import read_metrics
-from wcl.new_file import written_whole
+from wcl.preparation import images_of
+from wcl.reproduce import sources
+from wcl.reproduce.cells import Workshop, open_workshop, settings_of
+from wcl.reproduce.purity import worth_of_weak_labels
+from wcl.reproduce.scales import at_scale
+from wcl.reproduce.tables import Cell, only
 from wcl.sharing import Share
 
-# The settings of the runs in docs/results.md that these stand beside.
-CHANGES: dict[str, dict[str, Any]] = {
-    "digits": {},
-    "cifar10-cpu": {"limit": 20_000, "epochs": 10},
+# Table and scale of `wcl reproduce`, the rows without the method's name, and the figure.
+LABORATORIES = {
+    "digits": ("mechanisms", "digits", "", "3"),
+    "cifar10": ("cifar", "cpu", ", batch 256", "top1"),
+    "smoke": ("mechanisms", "smoke", "", "3"),
 }
 
 
@@ -42,7 +47,7 @@ class ByHand(WCL):
     """WCL whose weak labels are as pure as one wishes.
 
     Args:
-        classes: of all images of the source.
+        classes: of all images of the run.
         groups: which are made impure: those "found", or those of "classes".
         kept: the share of the images that stay in their group.
         config, crops: as of every method.
@@ -96,25 +101,13 @@ def moved(labels: Tensor, share: float) -> Tensor:
     return result
 
 
-def figures(out: Path, recipe: str, data: str, changes: dict[str, Any]) -> dict[str, float]:
-    """Train and measure, as far as that is not done: accuracy in %, what weak labels were worth."""
-    result = out.with_name(f"{out.name}.json")
-    if not result.exists():
-        run = wcl.pretrain(recipe, resume=(out / "config.yaml").exists(), out=str(out), **changes)
-        if recipe == "digits":
-            accuracy = accuracies(wcl.load(run))[1]  # with three labels a class
-        else:
-            accuracy = wcl.evaluate(run, "linear", data, threads=changes["threads"]).top1
-        last = [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "epoch"]
-        last = last[-(len(last) // 4) :]
-        found = {"accuracy": 100 * accuracy}
-        for name in ("pair_precision", "pair_recall"):
-            if name in last[0]:
-                found[name] = 100 * statistics.fmean(line[name] for line in last)
-        with written_whole(result) as unfinished:
-            unfinished.write_text(json.dumps(found) + "\n")
-    values: dict[str, float] = json.loads(result.read_text())
-    return values
+def accuracy(shop: Workshop, cell: Cell, seed: int, figure: str) -> float:
+    """In percent; trains and measures, as far as that is not done."""
+    if not shop.make(cell, seed):
+        sys.exit("give the same command again to go on")
+    found = shop.found(cell, seed)
+    assert found is not None
+    return found[figure]
 
 
 def in_words(values: Sequence[float], sign: str = "") -> str:
@@ -123,54 +116,64 @@ def in_words(values: Sequence[float], sign: str = "") -> str:
     return f"{statistics.fmean(values):{sign}.1f}{deviation}"
 
 
+def fraction(word: str) -> float:
+    """A number between 0 and 1."""
+    value = float(word)
+    if not 0 <= value <= 1:
+        raise ValueError(word)
+    return value
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("recipe", choices=CHANGES)
-    parser.add_argument("--data", default="digits", help="where the images are")
+    parser.add_argument("laboratory", choices=LABORATORIES)
+    parser.add_argument("--data", default="", help="where CIFAR-10 is")
     parser.add_argument("--groups", choices=("found", "classes"), default="found")
-    parser.add_argument("--kept", type=float, nargs="+", default=[1.0, 0.8, 0.6, 0.4, 0.0])
+    parser.add_argument("--kept", type=fraction, nargs="+", default=[0.8, 0.6, 0.4, 0.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--epochs", type=int, help="as many as in docs/results.md if not given")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("runs/purity-by-hand"))
+    parser.add_argument("--out", default="runs/laboratory")
     given = parser.parse_args()
 
-    classes = open_splits(given.data)[0].labels
-    if classes is None:
-        parser.error(f"--data: {given.data} has no classes, which the groups are made of")
-    changes = {"data": given.data, "threads": given.threads, "devices": 1}
-    changes |= CHANGES[given.recipe]
-    if given.epochs:
-        changes["epochs"] = given.epochs
-    measured = partial(figures, recipe=given.recipe, data=given.data)
-    folder = given.out / given.recipe
-    table = Table("kept", "pairs of one class", "accuracy", "gain over SimCLR")
-    base = {
-        seed: measured(
-            folder / f"simclr-seed{seed}",
-            changes=changes | {"method": "simclr", "seed": seed},
-        )
-        for seed in given.seeds
-    }
-    accuracy = in_words([found["accuracy"] for found in base.values()])
-    table.add_row("SimCLR", "", accuracy, "")
-    for kept in given.kept:
-        METHODS["wcl"] = partial(ByHand, classes, given.groups, kept)
-        rows = [
-            (base[seed], measured(out, changes=changes | {"seed": seed}))
-            for seed in given.seeds
-            for out in [folder / f"{given.groups}-{kept:g}-seed{seed}"]
-        ]
+    name, scale, row, figure = LABORATORIES[given.laboratory]
+    cells = {cell.row: cell for cell in only(at_scale(name, scale), "100 epochs" if row else "")}
+    simclr, ours = cells[f"SimCLR{row}"], cells[f"WCL{row}"]
+    places = sources.given([ours.run.data], given.data)
+    config = ReproduceConfig(threads=given.threads, devices=1, out=given.out)
+    shop = Workshop(open_workshop(config), config, places)
+    base = [accuracy(shop, simclr, seed, figure) for seed in given.seeds]
+    table = Table("images that stay", "pairs of one class", "accuracy", "gain over SimCLR")
+    table.add_row("SimCLR", "", in_words(base), "")
+
+    def add(name: str, shop: Workshop, measured: Sequence[float]) -> None:
+        runs = [shop.run_folder(ours.run, seed) for seed in given.seeds]
+        worth = [worth_of_weak_labels(run) or {} for run in runs]
         table.add_row(
-            f"{kept:g}",
-            in_words([row["pair_precision"] for _, row in rows]),
-            in_words([row["accuracy"] for _, row in rows]),
-            in_words([row["accuracy"] - simclr["accuracy"] for simclr, row in rows], "+"),
+            name,
+            in_words([100 * each["pair_precision"] for each in worth]),
+            in_words(measured),
+            in_words([a - b for a, b in zip(measured, base, strict=True)], "+"),
         )
+
+    add("WCL", shop, [accuracy(shop, ours, seed, figure) for seed in given.seeds])
+    for kept in given.kept:
+        folder = shop.folder / "by-hand" / f"{given.groups}-{kept:g}"
+        by_hand = Workshop(open_workshop(replace(config, out=str(folder))), config, places)
+        measured = []
+        for seed in given.seeds:
+            of_run = settings_of(ours.run, seed, places[ours.run.data], config)
+            classes = images_of(of_run).labels
+            assert classes is not None
+            METHODS["wcl"] = partial(ByHand, classes, given.groups, kept)
+            measured.append(accuracy(by_hand, ours, seed, figure))
+        add(f"{kept:g} ({given.groups})", by_hand, measured)
     Console().print(table)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (InputError, RunError) as error:
+        sys.exit(str(error))

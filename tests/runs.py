@@ -1,6 +1,8 @@
 """Runs small enough to train within a test."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,7 +91,10 @@ def assert_same_run(a: Path, b: Path) -> None:
     assert metrics(a) == metrics(b)
 
 
-def stop_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the run believe that somebody pressed Ctrl-C during that step."""
+@contextmanager
+def stopped_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the run in here believe that somebody pressed Ctrl-C during that step."""
     asked = iter(range(1, 10**6))
-    monkeypatch.setattr(train.Stop, "__bool__", lambda self: next(asked) >= steps)
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(train.Stop, "__bool__", lambda self: next(asked) >= steps)
+        yield

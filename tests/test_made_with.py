@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from images import flat_folder
-from runs import TINY, photo_run, stop_after, tiny_run
+from runs import TINY, photo_run, stopped_after, tiny_run
 from wcl import __version__
 from wcl.cli import run_command
 from wcl.made_with import add_sitting, read_sittings, this_sitting
@@ -75,8 +75,7 @@ def test_every_sitting_is_added_and_a_finished_run_has_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, words = tmp_path / "run", ["pretrain", "--resume", f"--out={tmp_path / 'run'}"]
-    with monkeypatch.context() as patch:
-        stop_after(3, patch)
+    with stopped_after(3, monkeypatch):
         tiny_run(run)
     for _ in range(2):
         assert typed(words, monkeypatch) == 0

@@ -22,7 +22,7 @@ from runs import (
     checkpoint,
     metrics,
     photo_run,
-    stop_after,
+    stopped_after,
     tiny_run,
 )
 from wcl import train
@@ -285,8 +285,7 @@ def test_a_run_of_crops_resumes_exactly_from_any_step_and_with_any_bank(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parts = tmp_path / "parts"
-    with monkeypatch.context() as patch:
-        stop_after(steps, patch)
+    with stopped_after(steps, monkeypatch):
         tiny_run(parts, crops={**KNN, "bank": banks[0]}, **WHOLE)
     assert checkpoint(parts)["step"] == steps
     tiny_run(parts, crops={**KNN, "bank": banks[1], "cache": 7}, resume=True, **WHOLE)
@@ -326,8 +325,7 @@ def test_photos_with_neighbours_resume_exactly_with_other_workers_cache_and_bank
     crops = {**KNN, "area": [0.1, 0.4]}
     whole = photo_run(data, tmp_path / "whole", workers=0, crops={**crops, "cache": 0}, **common)
     parts = tmp_path / "parts"
-    with monkeypatch.context() as patch:
-        stop_after(5, patch)
+    with stopped_after(5, monkeypatch):
         photo_run(data, parts, workers=2, crops={**crops, "bank": "disk"}, **common)
     photo_run(data, parts, workers=1, crops={**crops, "cache": 1}, resume=True, **common)
     assert_same_run(whole, parts)

@@ -221,7 +221,10 @@ def test_settings_that_repeat_themselves_do_not_grow(tmp_path: Path) -> None:
         ("config: /etc/passwd", "x.yaml: has a setting config; give several files by --config"),
         ("data: " + "[" * 30_000, "x.yaml: too long for a file of settings"),
         ("# " + "a" * 10**6, "x.yaml: too long for a file of settings"),
+        ("data: 2026-31-12", "x.yaml: cannot be read as YAML (month must be in 1..12)"),
+        ("data: " + "[" * 499 + "]" * 499, "x.yaml: cannot be read as YAML (maximum recursion"),
     ],
+    ids=lambda text: text[:12],
 )
 def test_a_file_of_settings_includes_no_other_and_takes_no_minutes(
     text: str, said: str, tmp_path: Path

@@ -12,7 +12,7 @@ import torch
 
 import wcl
 from images import photo_folder
-from runs import assert_same_run, metrics, photo_run, stop_after, tiny_run, weights
+from runs import assert_same_run, metrics, photo_run, stopped_after, tiny_run, weights
 from wcl.backbones import build_backbone
 from wcl.checkpoint import RunFolder
 from wcl.encoder import weights_sha256
@@ -66,11 +66,19 @@ def test_a_run_stopped_after_any_step_resumes_exactly(
     steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = tiny_run(tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        stop_after(steps, patch)
+    with stopped_after(steps, monkeypatch):
         tiny_run(tmp_path / "parts")
     tiny_run(tmp_path / "parts", resume=True)
     assert_same_run(whole, tmp_path / "parts")
+
+
+def test_who_calls_from_python_is_told_that_a_run_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes after it would take a run of half its epochs for the whole."""
+    with stopped_after(3, monkeypatch), pytest.raises(KeyboardInterrupt):
+        tiny_run(tmp_path / "run")
+    assert wcl.load(tiny_run(tmp_path / "run", resume=True)).description.epoch == 2
 
 
 def test_a_run_stopped_again_and_again_resumes_exactly(
@@ -79,8 +87,7 @@ def test_a_run_stopped_again_and_again_resumes_exactly(
     whole = tiny_run(tmp_path / "whole", method="simclr")
     parts = tmp_path / "parts"
     for attempt in range(7):
-        with monkeypatch.context() as patch:
-            stop_after(1, patch)
+        with stopped_after(1, monkeypatch):
             tiny_run(parts, method="simclr", resume=attempt > 0)
     tiny_run(parts, method="simclr", resume=True)
     assert_same_run(whole, parts)
@@ -91,8 +98,7 @@ def test_photos_resume_exactly_and_do_not_depend_on_the_workers(
 ) -> None:
     data = photo_folder(tmp_path / "data")
     whole = photo_run(data, tmp_path / "whole", workers=0)
-    with monkeypatch.context() as patch:
-        stop_after(4, patch)
+    with stopped_after(4, monkeypatch):
         photo_run(data, tmp_path / "parts", workers=2)
     photo_run(data, tmp_path / "parts", workers=1, resume=True)
     assert_same_run(whole, tmp_path / "parts")
@@ -109,8 +115,7 @@ def test_dropout_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(wcl.encoder, "build_backbone", with_dropout)
     whole = tiny_run(tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        stop_after(3, patch)
+    with stopped_after(3, monkeypatch):
         tiny_run(tmp_path / "parts")
     tiny_run(tmp_path / "parts", resume=True)
     assert_same_run(whole, tmp_path / "parts")
@@ -144,8 +149,7 @@ def test_ctrl_c_stops_with_a_checkpoint_that_resumes_exactly(tmp_path: Path) -> 
 
 def test_resume_needs_only_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = tiny_run(tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        stop_after(2, patch)
+    with stopped_after(2, monkeypatch):
         tiny_run(tmp_path / "parts")
     wcl.pretrain(out=str(tmp_path / "parts"), resume=True)
     assert_same_run(whole, tmp_path / "parts")
@@ -200,8 +204,7 @@ def test_resume_refuses_images_that_are_not_those_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = photo_folder(tmp_path / "data")
-    with monkeypatch.context() as patch:
-        stop_after(1, patch)
+    with stopped_after(1, monkeypatch):
         photo_run(data, tmp_path / "run")
     (data / "cat" / "000.jpg").rename(data / "cat" / "another.jpg")
     with pytest.raises(InputError, match="not those that the run began with"):

@@ -146,6 +146,21 @@ def must_match(config: PretrainConfig, saved: dict[str, Any], path: Path) -> Non
         )
 
 
+def read_config(path: Path) -> dict[str, Any]:
+    """The settings that a run wrote down, unchecked.
+
+    Raises:
+        InputError: they are not there, or no settings.
+    """
+    try:
+        settings = yaml.safe_load(path.read_text())
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: cannot be read ({one_line(str(error))})") from error
+    if not isinstance(settings, dict):
+        raise InputError(f"{path}: has no settings of a run")
+    return settings
+
+
 def write_config(config: PretrainConfig, path: Path) -> None:
     with written_whole(path) as unfinished, unfinished.open("w") as file:
         yaml.safe_dump(_plain(asdict(config)), file, sort_keys=False, allow_unicode=True)

@@ -4,10 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-import yaml
 
 from wcl import __version__
-from wcl.checkpoint import RunFolder, load_checkpoint, must_match
+from wcl.checkpoint import RunFolder, load_checkpoint, must_match, read_config
 from wcl.config import PretrainConfig, flat
 from wcl.data import Source, first_classes, in_memory, limited, open_source
 from wcl.data.loader import Loader, Views
@@ -64,12 +63,11 @@ def prepare(config: PretrainConfig, resume: bool, device: torch.device, world: W
     folder = RunFolder(config.out)
     saved = None
     if resume:
-        must_match(config, yaml.safe_load(folder.config.read_text()), folder.config)
+        must_match(config, read_config(folder.config), folder.config)
         saved = load_checkpoint(folder.checkpoint, config)
     elif world.first:  # which will have made it by the time that another looks
         folder.must_be_free()
-    chosen = first_classes(open_source(config.data), config.classes)
-    source = in_memory(limited(chosen, config.limit, config.seed))
+    source = in_memory(images_of(config))
     fingerprint = source.fingerprint()
     if saved is not None and saved["data"] != fingerprint:
         raise InputError(f"{config.data}: the images are not those that the run began with")
@@ -113,6 +111,12 @@ def prepare(config: PretrainConfig, resume: bool, device: torch.device, world: W
         neighbourhood,
         saved,
     )
+
+
+def images_of(config: PretrainConfig) -> Source:
+    """The images of a run, in the order of their numbers."""
+    chosen = first_classes(open_source(config.data), config.classes)
+    return limited(chosen, config.limit, config.seed)
 
 
 def begin(config: PretrainConfig, run: Prepared, resume: bool, world: World) -> None:

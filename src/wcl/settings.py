@@ -15,7 +15,7 @@ from jsonargparse import ArgumentParser, set_parsing_settings
 
 from wcl.config import PretrainConfig, ViewsConfig, flat
 from wcl.errors import InputError, did_you_mean
-from wcl.paths import expanded
+from wcl.paths import expanded, one_line
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
@@ -126,6 +126,10 @@ def _check_files(words: list[str]) -> None:
             content = yaml.safe_load(text)
         except (OSError, UnicodeDecodeError, yaml.YAMLError):
             continue  # which the parser tells in its own words
+        except InputError:
+            raise
+        except (ValueError, RecursionError) as error:  # an impossible date; brackets in brackets
+            raise InputError(f"{path}: cannot be read as YAML ({one_line(str(error))})") from error
         if isinstance(content, dict) and "config" in content:
             raise InputError(f"{path}: has a setting config; give several files by --config each")
 

@@ -45,10 +45,14 @@ def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
         resume: continue the run in `out` from its last checkpoint.
         changes: settings by name, those inside a group as a dict or with a double underscore:
             `data="photos", out="runs/a", optim={"rate": 0.1}, model__backbone="resnet50"`.
+
+    Raises:
+        KeyboardInterrupt: a signal stopped it after a step; `resume=True` goes on from there.
     """
     words = as_words(recipe, changes)
     config = parse_settings(words, resume)
-    run(config, resume, recipe_of(words, resume))
+    if not run(config, resume, recipe_of(words, resume)):
+        raise KeyboardInterrupt
     return RunFolder(config.out).path
 
 

@@ -197,6 +197,19 @@ def test_images_that_were_away_for_a_moment_are_not_left_out_for_ever(
     assert capsys.readouterr().err.count("cannot be read") == 0
 
 
+def test_an_image_that_is_cut_short_does_not_have_all_features_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = photo_folder(tmp_path / "data")
+    photo = data / "cat" / "003.jpg"
+    photo.write_bytes(photo.read_bytes()[:-100])  # it can still be opened
+    encoder = wcl.load(photo_run(data, tmp_path / "run", epochs=1))
+    first = features(encoder, open_source(str(data)), workers=0)
+    assert len(first[1]) == 23
+    monkeypatch.delattr("wcl.evaluation.features._compute")
+    assert all(map(torch.equal, first, features(encoder, open_source(str(data)), workers=0)))
+
+
 def test_that_features_cannot_be_kept_is_said_once(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

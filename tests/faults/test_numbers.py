@@ -9,7 +9,7 @@ import torch
 from commands import DIGITS, finish, start
 from PIL import Image
 
-from runs import CROPS, TINY, photo_run, stop_after, tiny_run
+from runs import CROPS, TINY, photo_run, stopped_after, tiny_run
 from wcl import train
 from wcl.checkpoint import load_checkpoint, save_checkpoint
 from wcl.data import limited, open_source
@@ -43,8 +43,7 @@ def test_a_poisoned_weight_stops_the_run_at_the_next_step_with_what_reproduces_i
 ) -> None:
     """The embeddings are not finite then, and the loss is not."""
     run = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        stop_after(6, patch)
+    with stopped_after(6, monkeypatch):
         tiny_run(run, **SETTINGS)
     config = settings("digits", {**TINY, **SETTINGS, "out": str(run)}, False)
     last = run / "checkpoints" / "last.ckpt"

@@ -20,7 +20,7 @@ from report_pages import (
     wicked_photos,
 )
 from runs import tiny_run
-from wcl.config import ReportConfig
+from wcl.config import LossConfig, ReportConfig
 from wcl.data import open_source
 from wcl.encoder import load
 from wcl.errors import InputError
@@ -57,12 +57,21 @@ def test_every_picture_has_words(page: Page) -> None:
 
 def test_the_map_groups_images_as_the_paper_does(run: Path, photos: Path) -> None:
     encoder, shown = load(run), choose(open_source(str(photos)), 100, 0)
-    seen = see(encoder, shown, 0)
     assert encoder.phi is not None
-    with torch.no_grad():
-        expected = wcl.weak_labels(encoder.phi(seen.features), backend="scipy")
-    same = seen.components[:, None] == seen.components[None]
-    assert torch.equal(same, expected[:, None] == expected[None])
+    for loss in (LossConfig(), LossConfig(labels_from="h")):
+        seen = see(encoder, shown, loss, 0)
+        with torch.no_grad():
+            found_by = seen.features if loss.labels_from == "h" else encoder.phi(seen.features)
+        expected = wcl.weak_labels(found_by, backend="scipy")
+        same = seen.components[:, None] == seen.components[None]
+        assert torch.equal(same, expected[:, None] == expected[None])
+
+
+def test_a_run_with_one_head_learns_from_groups_too(photos: Path, tmp_path: Path) -> None:
+    shared = tiny_photo_run(photos, tmp_path / "shared", loss={"heads": "shared"})
+    assert "does not learn from groups" not in report_of(shared).text
+    (shared / "config.yaml").unlink()  # its head is that of a SimCLR then
+    assert "does not learn from groups" in report_of(shared, data=str(photos)).text
 
 
 def test_runs_side_by_side_share_lines_maps_and_names(

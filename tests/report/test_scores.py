@@ -88,11 +88,22 @@ def test_a_copy_of_a_run_was_not_trained_further(copy: Path) -> None:
         assert notes(copy) == []
 
 
-def test_what_was_evaluated_on_other_data_says_so(copy: Path) -> None:
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ({"data": "elsewhere"}, "elsewhere"),
+        ({"data": "digits", "test_data": "others"}, "digits, tested on others"),
+        ({"data": "digits", "classes": 3}, "digits, 3 classes of it"),
+    ],
+)
+def test_what_was_evaluated_on_other_data_says_so(
+    about: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    run = tiny_run(tmp_path / "run", epochs=1)
     rows = [{"protocol": "knn", "measure": "top1", "setting": "k = 3", "encoder": 0.875}]
-    (copy / "evaluation.json").write_text(json.dumps({"data": "elsewhere", "rows": rows}))
-    page = report_of(copy)
-    assert "k = 3, on elsewhere" in page.text and "0.875" in page.text
+    (run / "evaluation.json").write_text(json.dumps({**about, "rows": rows}))
+    page = report_of(run)
+    assert f"k = 3, on {said}" in page.text and "0.875" in page.text
     assert "quick look" in page.text and "87.5%" not in page.text
 
 

@@ -101,6 +101,12 @@ def test_the_state_has_the_curves_once(run: Path) -> None:
     assert "charts" not in state(read_run(str(run)), found["version"])
 
 
+def test_a_run_whose_settings_are_lost_promises_no_end(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "copy")
+    (tmp_path / "copy" / "config.yaml").unlink()
+    assert state(read_run(str(tmp_path / "copy")))["said"] == "epoch 2, step 8; not being trained"
+
+
 def test_lines_that_are_written_meanwhile_are_seen(server: WatchServer, run: Path) -> None:
     def look() -> dict[str, Any]:
         found: dict[str, Any] = json.loads(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from images import flat_folder, photo_folder
-from runs import assert_same_run, stop_after
+from runs import assert_same_run, stopped_after
 from voc_kit import scenes, voc_kit
 from wcl import train
 from wcl.checkpoint import RunFolder
@@ -85,8 +85,7 @@ def test_a_table_that_was_stopped_goes_on_to_the_same_figures(
     words = ["mechanisms", "--only", "without the swap", "--out"]
     whole = made([*words, str(tmp_path / "whole")], capsys)
     command = ["reproduce", *words, str(tmp_path / "parts"), "--threads", "1", "--json"]
-    with monkeypatch.context() as patch:
-        stop_after(5, patch)
+    with stopped_after(5, monkeypatch):
         assert run_command(command) == 130
     captured = capsys.readouterr()
     assert "the same command goes on" in captured.err
@@ -108,6 +107,22 @@ def test_a_run_that_ended_before_anything_was_saved_begins_anew(
     for result in (tmp_path / "out" / "results").glob(f"{lost.name}*"):
         result.write_text("{cut sh")
     assert made(words, capsys) == whole
+
+
+@pytest.mark.parametrize("content", ["", "5", "a: [", "data: 2026-31-12", "{1: 2}", "[" * 9999])
+def test_a_run_whose_settings_were_lost_is_named(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was not finished, and is to go on."""
+    cell = at_scale("mechanisms", "smoke").cells[0]
+    places = {"digits": "digits"}
+    run = Workshop(tmp_path / "out", ReproduceConfig(), places).run_folder(cell.run, 0)
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text(content)
+    (tmp_path / "out" / "reproduce.json").write_text("{}")
+    words = ["reproduce", "mechanisms", "--only", "swap", "--out", str(tmp_path / "out")]
+    assert run_command(words) == 2
+    assert str(run / "config.yaml") in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -150,6 +165,22 @@ def test_rows_that_were_made_before_stay_in_the_table(
     assert made(["mechanisms", "--only", "batch 512", "--out", str(out)], capsys) == whole
 
 
+def test_rows_of_another_data_set_stay_in_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["cifar", "--out", str(tmp_path / "out"), "--only"]
+    made([*words, "SimCLR, batch 64 + CIFAR-100, 100 epochs"], capsys)
+    both = made([*words, "SimCLR, batch 64 + CIFAR-10, 100 epochs"], capsys)
+    there = {line["column"] for line in both["lines"] if line["ours"] is not None}
+    assert there >= {"CIFAR-10, 100 epochs", "CIFAR-100, 100 epochs"}
+
+
+def test_data_of_other_rows_may_be_given_and_are_not_asked_for() -> None:
+    data = "cifar10=digits,cifar100=hf:a/b"
+    assert sources.given(["cifar10"], data, ["cifar10", "cifar100"])["cifar100"] == "hf:a/b"
+    assert sources.given(["voc"], "voc=hf:a/b", ["voc", "imagenet"]) == {"voc": "hf:a/b"}
+
+
 def test_a_run_that_another_command_has_begun_is_left_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,7 +213,8 @@ def test_a_cell_that_fails_is_named_and_the_others_are_made(
     assert run_command([*words, "--threads", "1", "--json"]) == 1
     captured = capsys.readouterr()
     found = json.loads(captured.out)
-    assert found["failed"] == {"SimCLR, batch 512, seed 0": "step 3: the loss is not finite"}
+    which = "SimCLR, batch 512: 1 label, 3 labels, 10 labels; seed 0"
+    assert found["failed"] == {which: "step 3: the loss is not finite"}
     assert [line["ours"] is None for line in found["lines"]] == [True] * 3 + [False] * 3
     assert "1 of 2 cells could not be made" in captured.err
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from wcl.config import AllConfig
-from wcl.data import open_splits
+from wcl.data import absolute, open_splits
 from wcl.encoder import Encoder, load
 from wcl.errors import InputError, RunError
 from wcl.evaluation import Result, evaluate
@@ -67,7 +67,9 @@ def everything(run: str, config: AllConfig) -> dict[str, Any]:
                 say(f"  {row['setting']}: {row['encoder']:.3f}, untrained {row['untrained']:.3f}")
     if not rows:
         raise InputError(next(iter(left_out.values())))
-    found: dict[str, Any] = {"protocol": "all", "run": str(run), "data": config.data, "rows": rows}
+    found: dict[str, Any] = {"protocol": "all", "run": str(run), "data": absolute(config.data)}
+    found |= {"test_data": absolute(config.test_data) if config.test_data else ""}
+    found |= {"classes": config.classes, "rows": rows}
     found |= {"results": results, "left_out": left_out, "sha256": encoder.description.sha256}
     if encoder.home is not None:
         say(_write(encoder.home, found))

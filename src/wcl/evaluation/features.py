@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from wcl.data.decode import UnreadableImage, centre_crop
+from wcl.data.decode import UnreadableImage, centre_crop, decoded
 from wcl.data.source import ArraySource, Source
 from wcl.data.workers import Workers, worker_count
 from wcl.encoder import Encoder, weights_sha256
@@ -84,7 +84,7 @@ def _another_can_be_read(source: Source, wanted: Tensor, rows: Tensor) -> bool:
     """Whether an image that could not be read then can be now: the disk may have been away."""
     for row in wanted[~torch.isin(wanted, rows)].tolist():
         with suppress(UnreadableImage):
-            source.image(row)
+            decoded(source.image(row), source.channels)
             return True
     return False
 

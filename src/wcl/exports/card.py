@@ -9,7 +9,9 @@ from typing import Any
 import yaml
 
 from wcl.backbones import known_to_timm
+from wcl.checkpoint import read_config
 from wcl.encoder import Encoder
+from wcl.errors import InputError
 from wcl.evaluation.everything import NOTE, markdown_table
 from wcl.metrics_lines import read_metrics
 from wcl.paths import one_line
@@ -138,10 +140,9 @@ def _settings(run: Path) -> list[str]:
 def _read_settings(run: Path) -> dict[str, Any]:
     """Of config.yaml; none if there is no such file, or if it is not of a run."""
     try:
-        settings = yaml.safe_load((run / "config.yaml").read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return read_config(run / "config.yaml")
+    except InputError:
         return {}
-    return settings if isinstance(settings, dict) else {}
 
 
 def _plain(text: str) -> str:

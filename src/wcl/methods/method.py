@@ -24,6 +24,7 @@ class Losses:
 
 
 _OF_CROPS = ("cnce", "cswap")
+_OF_GROUPS = ("swap", "cswap")
 
 
 class Method(ABC):
@@ -44,6 +45,11 @@ class Method(ABC):
             for name in self.terms
             if (weight := getattr(config, name)) and (crops or name not in _OF_CROPS)
         }
+
+    @property
+    def learns_from_groups(self) -> bool:
+        """Whether weak labels are among what it learns from."""
+        return any(name in self.weights for name in _OF_GROUPS)
 
     @property
     @abstractmethod

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from wcl.config import PretrainConfig, ReportConfig
 from wcl.data import Source, absolute, first_classes, open_source
@@ -95,7 +95,7 @@ def _must_be_writable(out: Path) -> None:
 def _content(runs: Sequence[Run], config: ReportConfig, out: Path) -> str:
     data = _data(runs, config.data)
     encoders = [_encoder(run, config.device) for run in runs]
-    shown, seen, missing = _seen(encoders, data, config)
+    shown, seen, missing = _seen(runs, encoders, data, config)
     if data.source is None:
         found = evaluated(runs)
     else:
@@ -157,7 +157,10 @@ def _encoder(run: Run, device: str) -> Encoder | None:
 
 
 def _seen(
-    encoders: Sequence[Encoder | None], data: Data, config: ReportConfig
+    runs: Sequence[Run],
+    encoders: Sequence[Encoder | None],
+    data: Data,
+    config: ReportConfig,
 ) -> tuple[Shown | None, list[Seen | None], list[str]]:
     """The images to show, what each encoder makes of them, and what keeps them from being shown."""
     seen: list[Seen | None] = [None] * len(encoders)
@@ -172,9 +175,10 @@ def _seen(
     missing = []
     if shown.unreadable:
         missing.append(f"{shown.unreadable:,} images cannot be read, and are left out.")
-    for number, encoder in enumerate(encoders):
+    for number, (run, encoder) in enumerate(zip(runs, encoders, strict=True)):
         if encoder is not None:
-            seen[number] = see(encoder, shown, config.workers)
+            loss = _settings(run, encoder).loss
+            seen[number] = see(encoder, shown, loss, config.workers)
     return shown, seen, missing
 
 
@@ -186,13 +190,13 @@ def _groups(
     seen: Sequence[Seen | None],
 ) -> str:
     """What one run grouped, and what its augmentations did, unless an earlier run did the same."""
-    encoder, one, config = encoders[number], seen[number], runs[number].config
+    encoder, one = encoders[number], seen[number]
     if shown is None:
         return ""
     heading = sections.run_heading(runs, number)
     if encoder is None or one is None:
         return heading + sections.notes(["It has no encoder yet."])
-    config = config or PretrainConfig(size=encoder.description.size)
+    config = _settings(runs[number], encoder)
     parts = [heading, "<h3>Weak labels of one batch</h3>", groups.grouped(encoder, shown, config)]
     parts += ["<h3>Images and their neighbours</h3>", groups.anchors(shown, one, config)]
     parts.append("<h3>What the augmentations did</h3>")
@@ -201,6 +205,14 @@ def _groups(
             parts.append(sections.notes([f"The same as in {other.name}."]))
             return "".join(parts)
     return "".join([*parts, groups.augmented(encoder, shown, config)])
+
+
+def _settings(run: Run, encoder: Encoder) -> PretrainConfig:
+    """Those of the run; where they are lost, as much of them as the encoder tells."""
+    if run.config is not None:
+        return run.config
+    method: Literal["simclr", "wcl"] = "simclr" if encoder.phi is None else "wcl"
+    return PretrainConfig(size=encoder.description.size, method=method)
 
 
 def _augmentation(config: PretrainConfig) -> Any:

@@ -17,6 +17,7 @@ from wcl.errors import RunError
 from wcl.graph import weak_labels
 from wcl.health import weak_label_quality
 from wcl.knn import nearest
+from wcl.methods import build_method
 from wcl.multicrop import view_kinds
 from wcl.randomness import Draws, Integers
 from wcl.report.page import escape
@@ -62,7 +63,7 @@ def grouped(encoder: Encoder, shown: Shown, config: PretrainConfig) -> str:
     with torch.no_grad():
         first = kinds[0][0].to(encoder.device)
         values = torch.cat([encoder.backbone(part).float().cpu() for part in first.split(256)])
-    labels = weak_labels(embedding(encoder, values))
+    labels = weak_labels(embedding(encoder, values, config.loss))
     groups = [_group(shown, rows[group].tolist()) for group in members(labels)]
     said = f"{len(rows)} images fell into {len(groups)} groups; the largest has "
     said += f"{len(groups[0].rows)} of them."
@@ -72,7 +73,7 @@ def grouped(encoder: Encoder, shown: Shown, config: PretrainConfig) -> str:
         said += f" {float(found['purity']):.0%} of the images are of their group's main class"
         said += f", and {float(found['collision_rate']):.0%} of the pairs that are pushed apart"
         said += " are really of one class."
-    if encoder.phi is None:
+    if not build_method(config.method, config.loss, config.crops.count > 0).learns_from_groups:
         said += " (This run does not learn from groups; these are the ones its embeddings give.)"
     parts = [f"<p>{escape(said)}</p>", _group_rows(shown, notable(groups))]
     if classes is None:
@@ -136,7 +137,8 @@ def augmented(encoder: Encoder, shown: Shown, config: PretrainConfig) -> str:
     )
     lines = []
     for number, row in enumerate(rows.tolist()):
-        tiles = [_tile(shown, row, f"image: {shown.alt(row)}", "lead", "image")]
+        below = shown.label(row) or "image"
+        tiles = [_tile(shown, row, f"image: {shown.alt(row)}", "lead", below)]
         for kind, views in enumerate(kinds):
             bytes_ = ((views[:, number] * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
             what = "small crop" if kind else "view"

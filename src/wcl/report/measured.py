@@ -48,7 +48,7 @@ def measured(
         spec: the data.
         classes: use only the first so many; 0 for all.
     """
-    elsewhere = [_elsewhere(run, spec) for run in runs]
+    elsewhere = [_elsewhere(run, spec, classes) for run in runs]
     found = evaluated(runs)
     quick = [
         number
@@ -78,12 +78,21 @@ def measured(
     return found
 
 
-def _elsewhere(run: Run, spec: str) -> bool:
+def _elsewhere(run: Run, spec: str, classes: int) -> bool:
     """Whether a run was evaluated on other data; each row of its evaluation then says on which."""
-    data = str((run.evaluation or {}).get("data", "")) or spec
-    if run.evaluation is None or absolute(data) == absolute(spec):
+    if run.evaluation is None:
         return False
-    rows = [{**row, "elsewhere": short(data)} for row in run.evaluation["rows"]]
+    data = str(run.evaluation.get("data", "")) or spec
+    test_data = str(run.evaluation.get("test_data", ""))
+    only = run.evaluation.get("classes", classes)
+    if absolute(data) == absolute(spec) and not test_data and only == classes:
+        return False
+    where = short(data)
+    if test_data:
+        where += f", tested on {short(test_data)}"
+    if only != classes:
+        where += f", {f'{only} classes of it' if only else 'all classes'}"
+    rows = [{**row, "elsewhere": where} for row in run.evaluation["rows"]]
     run.evaluation = {**run.evaluation, "rows": rows}
     return True
 

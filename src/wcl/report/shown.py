@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from wcl.config import LossConfig
 from wcl.data import Source, in_memory, limited, subset, with_channels
 from wcl.encoder import Encoder
 from wcl.errors import RunError
@@ -67,20 +68,20 @@ def choose(whole: Source, most: int, seed: int) -> Shown:
     return Shown(source, kept, side, len(found) - len(kept))
 
 
-def see(encoder: Encoder, shown: Shown, workers: int) -> Seen:
+def see(encoder: Encoder, shown: Shown, loss: LossConfig, workers: int) -> Seen:
     """Raises RunError if an image has vanished meanwhile, or the encoder has diverged."""
     source = with_channels(shown.source, encoder.description.channels)
     values, rows = features_and_rows(encoder, source, workers)
     if len(rows) < len(shown):
         raise RunError("images vanished while the report was made; try again")
-    return Seen(values, weak_labels(embedding(encoder, values)))
+    return Seen(values, weak_labels(embedding(encoder, values, loss)))
 
 
 @torch.no_grad()
-def embedding(encoder: Encoder, features: Tensor) -> Tensor:
+def embedding(encoder: Encoder, features: Tensor, loss: LossConfig) -> Tensor:
     """What weak labels are found by: the head φ behind the features, or what there is of heads."""
     head = encoder.phi if encoder.phi is not None else encoder.g
-    if head is None:
+    if head is None or loss.labels_from == "h":
         return F.normalize(features, dim=1)
     found: Tensor = head(features.to(encoder.device)).float().cpu()
     return found

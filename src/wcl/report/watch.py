@@ -204,7 +204,8 @@ def state(run: Run, version: str = "") -> dict[str, Any]:
     training, pid = trainer(run.folder)
     epochs, wanted, done = _epochs(run), _wanted(run), _done(run)
     last = run.lines[-1] if run.lines else {"step": 0, "epoch": 0}
-    said = f"epoch {int(last.get('epoch', 0))} of {wanted}, step {int(last['step']):,}"
+    of_all = f" of {wanted}" if wanted else ""  # which its settings say, if they can be read
+    said = f"epoch {int(last.get('epoch', 0))}{of_all}, step {int(last['step']):,}"
     if not run.lines:
         said = "no step is logged yet"
         if training and run.config is not None:
@@ -214,9 +215,9 @@ def state(run: Run, version: str = "") -> dict[str, Any]:
         said = f"finished: {done} epochs, {int(last['step']):,} steps"
     elif not training:
         command = typed("wcl", "pretrain", "--out", short(run.folder), "--resume")
-        said += f"; not being trained. Go on with: {command}"
+        said += "; not being trained" + (f". Go on with: {command}" if wanted else "")
     recent = [line["seconds"] for line in epochs[-_RECENT:] if is_number(line.get("seconds"))]
-    if training and recent and not finished:
+    if training and recent and wanted and not finished:
         said += f", about {duration(sum(recent) / len(recent) * (wanted - done))} left"
     now = f"{len(run.lines)} {last['step']}"
     found: dict[str, Any] = {

@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from wcl.config import PretrainConfig, ReproduceConfig, flat
 from wcl.errors import InputError, RunError
 from wcl.metrics_lines import is_number, read_metrics
@@ -84,8 +82,9 @@ class Workshop:
 
     def found(self, cell: Cell, seed: int) -> dict[str, float] | None:
         """The figures of a cell by their names, if it is done."""
+        file = self.result_file(cell, seed)
         try:
-            figures = json.loads(self.result_file(cell, seed).read_text())["figures"]
+            figures = json.loads(file.read_text())["figures"]
             # A measure need not have all of them: of some k there may be too few images.
             found = {f.key: figures[f.key] for f in cell.figures if f.key in figures}
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
@@ -215,11 +214,11 @@ def _is_finished(encoder: Path, epochs: int) -> bool:
 
 def _must_say(written: Path, config: PretrainConfig) -> None:
     """Raise InputError if the settings that a finished run wrote down are others."""
-    from wcl.checkpoint import must_match
+    from wcl.checkpoint import must_match, read_config
 
     try:
-        must_match(config, yaml.safe_load(written.read_text()), written)
-    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        must_match(config, read_config(written), written)
+    except InputError as error:
         raise InputError(
             f"{written.parent}: is not the run of its name; remove it to have it made again"
         ) from error

@@ -1,7 +1,7 @@
 """What rows gain over SimCLR against what their weak labels were worth: all runs of a folder.
 
-A point is a row with a seed, of any table that was made in the folder. Tables that have a run in
-common give one point for it.
+A point is a row with a seed, of any table that was made in the folder, over the SimCLR that it
+stands against there. Tables that compare the same two runs give one point for them.
 """
 
 import dataclasses
@@ -77,7 +77,7 @@ def _gains(workshop: Workshop, tables: Iterable[tuple[str, str]]) -> list[Point]
             for made in everything:
                 shop = _workshop_of(made, cell.run.data, workshop)
                 ours, theirs = shop.found(cell, made.seed), shop.found(base, made.seed)
-                labels = _weak_labels(shop.run_folder(cell.run, made.seed))
+                labels = worth_of_weak_labels(shop.run_folder(cell.run, made.seed))
                 if ours is None or theirs is None or labels is None:
                     continue
                 if figure.key not in ours.keys() & theirs.keys():
@@ -115,7 +115,7 @@ def _family(cell: Cell, shop: Workshop) -> str:
     return "WCL, one part changed" if changed else "WCL"
 
 
-def _weak_labels(run: Path) -> dict[str, float] | None:
+def worth_of_weak_labels(run: Path) -> dict[str, float] | None:
     """What the weak labels of a run were worth in its end; None if it had none."""
     lines = [
         line

@@ -34,10 +34,13 @@ _DATA = {
     "digits": ("digits, 3 labels a class", 0),
     "cifar10": ("CIFAR-10, linear probe", 4),
     "cifar100": ("CIFAR-100, linear probe", 3),
-    "imagenet": ("ImageNet, linear probe", 5),
+    "imagenet": ("ImageNet or a part of it, linear probe", 5),
     "made-up": ("made-up pictures, linear probe", 6),
 }
-_NOTE = "A mark is a run; shares are means over the last quarter of its epochs."
+_NOTE = (
+    "A mark is a run against a SimCLR of its seed; shares are means over the last quarter of the "
+    "run's epochs."
+)
 _PANELS = {
     "purity": "images that are of their group's main class",
     "pair_precision": "pairs within a group that are of one class",

@@ -42,7 +42,11 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
         raise InputError("--data: the scale smoke makes its own images; leave it out")
     folder = expanded(config.out)
     made_up = folder / "data"
-    places = sources.made_up(names, made_up) if smoke else sources.given(names, config.data)
+    every_name = sources.needed(table.cells)
+    if smoke:
+        places = sources.made_up(every_name, made_up)
+    else:
+        places = sources.given(names, config.data, every_name)
     if wants_list:
         missing = {missing: "" for missing in names if missing not in places}
         lines = listing(Workshop(folder, config, missing | places), cells, seeds)
@@ -65,12 +69,12 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
     todo = [(cell, seed) for cell, seed in every if workshop.found(cell, seed) is None]
     for number, (cell, seed) in enumerate(todo, start=len(every) - len(todo) + 1):
         figures = ", ".join(figure.column for figure in cell.figures)
-        said = f"cell {number} of {len(every)}: {cell.row}: {figures}; seed {seed}"
-        console().print(said, markup=False, soft_wrap=True)
+        which = f"{cell.row}: {figures}; seed {seed}"
+        console().print(f"cell {number} of {len(every)}: {which}", markup=False, soft_wrap=True)
         try:
             finished = workshop.make(cell, seed)
         except RunError as error:
-            failed[f"{cell.row}, seed {seed}"] = str(error)
+            failed[which] = str(error)
             console().print(f"failed: {error}", markup=False, soft_wrap=True)
         if not finished:
             break

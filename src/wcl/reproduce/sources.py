@@ -1,6 +1,7 @@
 """The data sets that the tables need: where the user has them, or made-up ones."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,13 +37,18 @@ def where(names: list[str]) -> str:
     return "\n".join(f"{name}: {WHERE[name]}" for name in names)
 
 
-def given(names: list[str], data: str) -> dict[str, str]:
+def given(names: list[str], data: str, others: Sequence[str] = ()) -> dict[str, str]:
     """Where each data set is: `--data SRC` if there is one, else `--data NAME=SRC,NAME=SRC`.
+
+    Args:
+        names: of the data sets that are needed now.
+        data: the option.
+        others: that the table has besides, of which rows may be there already.
 
     Raises:
         InputError: one is given that is not needed, or it is not said which it is.
     """
-    found = {name: name for name in names if name in _BY_NAME}
+    found = {name: name for name in (*names, *others) if name in _BY_NAME}
     parts = re.split(rf",(?=(?:{'|'.join(WHERE)})=)", data) if data else []
     for part in parts:
         name, equals, source = part.partition("=")
@@ -51,7 +57,7 @@ def given(names: list[str], data: str) -> dict[str, str]:
                 several = ",".join(f"{name}=SRC" for name in names)
                 raise InputError(f"--data: {part}: say which it is, as in --data {several}")
             name, source = names[0], part
-        if name not in names:
+        if name not in (*names, *others):
             raise InputError(f"--data: {name} is not needed here, but {', '.join(names)}")
         found[name] = absolute(source)
     return found
