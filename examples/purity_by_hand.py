@@ -141,6 +141,7 @@ def main() -> None:
     cells = {cell.row: cell for cell in only(at_scale(name, scale), "100 epochs" if row else "")}
     simclr, ours = cells[f"SimCLR{row}"], cells[f"WCL{row}"]
     places = sources.given([ours.run.data], given.data)
+    sources.check([ours.run.data], places)
     config = ReproduceConfig(threads=given.threads, devices=1, out=given.out)
     shop = Workshop(open_workshop(config), config, places)
     base = [accuracy(shop, simclr, seed, figure) for seed in given.seeds]

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -245,12 +246,24 @@ def test_the_model_card_says_how_it_was_made(run: Path, tmp_path: Path) -> None:
     assert yaml.safe_load(front)["pipeline_tag"] == "image-feature-extraction"
     assert "pretrained on birds" in body
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert f"Metrics of epoch {last['epoch']}" in body
     assert f"| rankme | {last['rankme']:.4g} |" in body
     settings = yaml.safe_load(body.partition("```yaml\n")[2].partition("```")[0])
     whole = yaml.safe_load((run / "config.yaml").read_text())
     assert settings["optim"] == whole["optim"]
     assert "part of the data" not in body
     assert {"data", "out", "workers"} & settings.keys() == set()
+
+
+def test_the_model_card_has_the_metrics_of_its_weights(run: Path, tmp_path: Path) -> None:
+    """Of a run that went on after the encoder was written."""
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    last = json.loads((copy / "metrics.jsonl").read_text().splitlines()[-1])
+    with (copy / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({**last, "epoch": last["epoch"] + 1, "rankme": 98765.4}) + "\n")
+    card = (wcl.export(copy, "hub-folder", tmp_path / "hub") / "README.md").read_text()
+    assert f"| rankme | {last['rankme']:.4g} |" in card and "9.877e+04" not in card
 
 
 def test_the_model_card_says_what_part_of_the_data_was_used(tmp_path: Path) -> None:

@@ -223,6 +223,11 @@ def test_knn_accuracy_of_unlabelled_data_is_refused_before_training(tmp_path: Pa
     data = photo_folder(tmp_path / "data", classes=("only",), each=16)
     with pytest.raises(InputError, match="has no labels"):
         photo_run(data, tmp_path / "run", log={"knn_every": 1, "tensorboard": False})
+    photo_folder(tmp_path / "both" / "train")
+    photo_folder(tmp_path / "both" / "test", classes=("only",), each=16)
+    with pytest.raises(InputError, match=r"--log\.knn_every: .*test.*(no labels|no training)"):
+        photo_run(tmp_path / "both", tmp_path / "run", log={"knn_every": 1, "tensorboard": False})
+    assert not (tmp_path / "run").exists()
 
 
 def test_each_loss_can_be_left_out(tmp_path: Path) -> None:

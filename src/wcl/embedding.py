@@ -26,7 +26,7 @@ from wcl.encoder import Encoder, load
 from wcl.errors import InputError
 from wcl.evaluation.features import BATCH, features_key, none_can_be_read, pixel_batches
 from wcl.machine import best_device, check_workers, use_threads
-from wcl.new_file import errors_naming, holds_files, must_be_new, new_file, written_whole
+from wcl.new_file import errors_naming, holds_files, must_be_new, new_file, onto_disk, written_whole
 from wcl.paths import expanded, one_line
 from wcl.progress import say, track
 from wcl.weights_file import read_header, read_weights, write_weights
@@ -90,12 +90,15 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
     whole = kept.folder / out.name
     with errors_naming(out, kept.folder):
         _WRITERS[out.suffix.lower()](whole, kept.parts(), count, encoder.features, labelled)
+        onto_disk(whole)
     if out.suffix.lower() == ".npy":
         # What a command left there that was stopped at this very place is just the same.
         if not (beside.is_file() and filecmp.cmp(_paths_beside(whole), beside, shallow=False)):
             must_be_new(beside)
         _paths_beside(whole).replace(beside)
+    must_be_new(out)
     whole.replace(out)
+    onto_disk(out.parent)
     _name_unreadable(kept, count, config.data)
     kept.remove()
     print(f"wrote {one_line(str(out))}: {count:,} vectors of {encoder.features} numbers")

@@ -7,7 +7,7 @@ import torch
 
 from wcl import __version__
 from wcl.checkpoint import RunFolder, load_checkpoint, must_match, read_config
-from wcl.config import PretrainConfig, flat
+from wcl.config import KnnConfig, PretrainConfig, flat
 from wcl.data import Source, first_classes, in_memory, limited, open_source
 from wcl.data.loader import Loader, Views
 from wcl.encoder import Description, Encoder, check_size
@@ -90,8 +90,8 @@ def prepare(config: PretrainConfig, resume: bool, device: torch.device, world: W
     if crops.count:
         check_size(encoder, config.crop_size, "crops.size")
     views, early_views = (view_kinds(config, source.channels, early) for early in (False, True))
-    if config.log.knn_every and source.labels is None:
-        raise InputError(f"--log.knn_every: {config.data} has no labels; leave it at 0")
+    if config.log.knn_every:
+        _must_be_measurable(config, source.channels)
     neighbourhood = None
     if crops.count and crops.neighbours:
         neighbourhood = Neighbourhood(
@@ -111,6 +111,16 @@ def prepare(config: PretrainConfig, resume: bool, device: torch.device, world: W
         neighbourhood,
         saved,
     )
+
+
+def _must_be_measurable(config: PretrainConfig, channels: int) -> None:
+    """Raise InputError if k-NN after an epoch would do so: that epoch would be lost."""
+    from wcl.evaluation import labelled_splits
+
+    try:
+        labelled_splits("knn", KnnConfig(data=config.data, classes=config.classes), channels)
+    except InputError as error:
+        raise InputError(f"--log.knn_every: {error}; or leave it at 0") from error
 
 
 def images_of(config: PretrainConfig) -> Source:

@@ -23,8 +23,13 @@ def test_copies_are_found_under_any_name_and_others_are_not(tmp_path: Path) -> N
     changed = bytearray((train / "dog" / "001.jpg").read_bytes())
     changed[-3] ^= 1  # as long, and not the same
     (test / "dog" / "changed.jpg").write_bytes(changed)
+    picture(7, 100, 100).save(train / "cat" / "long.bmp")
+    long = bytearray((train / "cat" / "long.bmp").read_bytes())
+    (test / "cat" / "other.bmp").write_bytes(long)
+    long[len(long) // 2] ^= 1  # far from its end
+    (test / "cat" / "changed.bmp").write_bytes(long)
     found = overlap(open_source(str(train)), open_source(str(test)))
-    assert [Path(where).name for where in found] == ["renamed.jpg"]
+    assert sorted(Path(where).name for where in found) == ["other.bmp", "renamed.jpg"]
 
 
 def test_files_that_are_no_images_do_not_count(tmp_path: Path) -> None:

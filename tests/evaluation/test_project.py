@@ -116,6 +116,7 @@ def test_the_names_of_ten_classes_take_as_few_lines_as_they_need(
         ({"out": "nowhere/map.png"}, "in a folder that exists"),
         ({"groups": 1}, "at least 2 classes"),
         ({"against": "nothing"}, "nothing: no encoder"),
+        ({"classes": 1}, "how far classes are apart takes two of them"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(

@@ -126,6 +126,18 @@ def test_the_page_draws_and_shows_the_image_of_a_dot(
     assert colour_of(page, ".card canvas")[:3] == pytest.approx(MAGENTA, abs=25)
 
 
+def test_a_button_of_the_legend_keeps_the_focus(report: Path, opened: Opener) -> None:
+    page = opened(report.as_uri(), _DESK)
+    button = page.locator(".kinds button").first
+    button.wait_for()
+    button.focus()
+    for pressed in ("true", "false", "true"):
+        page.keyboard.press("Space")
+        assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == pressed
+    page.locator("input[value=component]").check()
+    assert page.locator(".kinds button[aria-pressed=true]").count() == 0
+
+
 def test_the_keyboard_goes_from_image_to_image_on_both_maps(report: Path, opened: Opener) -> None:
     page = opened(report.as_uri(), _DESK)
     page.locator(".kinds button").first.wait_for()

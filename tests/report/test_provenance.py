@@ -10,7 +10,8 @@ from report_pages import (
     Page,
     report_of,
 )
-from wcl.report.provenance import nearest_recipe, recipe_of
+from runs import tiny_run
+from wcl.report.provenance import evaluation_command, nearest_recipe, recipe_of
 from wcl.report.runs import read_run, short
 from wcl.settings import recipe_names, settings
 
@@ -49,6 +50,13 @@ def test_the_recipe_is_the_one_that_the_run_names(copy: Path) -> None:
     assert "It was made from the recipe imagenet100; these settings differ" in page.text
     assert "as it was made\nwcl pretrain imagenet100 --out '<b>'\n" in page.text
     assert "wcl pretrain imagenet100 --" in page.text
+
+
+def test_the_evaluation_is_of_the_classes_that_were_trained_on(tmp_path: Path) -> None:
+    some = read_run(str(tiny_run(tmp_path / "some", epochs=1, classes=3)))
+    every = read_run(str(tiny_run(tmp_path / "every", epochs=1)))
+    assert evaluation_command(some, "digits").endswith("--data digits --classes 3")
+    assert evaluation_command(every, "digits").endswith("--data digits")
 
 
 @pytest.mark.parametrize("changes", [{"recipe": ""}, {"recipe": "of another version"}, None])

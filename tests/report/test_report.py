@@ -67,6 +67,17 @@ def test_the_map_groups_images_as_the_paper_does(run: Path, photos: Path) -> Non
         assert torch.equal(same, expected[:, None] == expected[None])
 
 
+def test_what_the_augmentations_did_is_shown_once_and_not_where_nothing_is(
+    run: Path, photos: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(run, tmp_path / "second")
+    both = report_of(run, tmp_path / "second").text
+    assert both.count("The same as in") == 1
+    shutil.copytree(run, tmp_path / "begun")
+    (tmp_path / "begun" / "encoder.safetensors").unlink()
+    assert "The same as in" not in report_of(tmp_path / "begun", run).text
+
+
 def test_a_run_with_one_head_learns_from_groups_too(photos: Path, tmp_path: Path) -> None:
     shared = tiny_photo_run(photos, tmp_path / "shared", loss={"heads": "shared"})
     assert "does not learn from groups" not in report_of(shared).text

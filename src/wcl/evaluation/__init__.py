@@ -51,7 +51,23 @@ def evaluate(
     check_workers(config.workers)
     check_seed(getattr(config, "seed", 0))  # k-NN has none
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
-    channels = encoder.description.channels
+    train, test = labelled_splits(protocol, config, encoder.description.channels)
+    if shared := overlap(train, test):
+        say(
+            f"{len(shared)} of {len(test)} test images are training images too, such as "
+            f"{shared[0]}: the figures flatter"
+        )
+    with nothing_said_twice():
+        result: Result = carry_out(encoder, train, test, config)
+    return result
+
+
+def labelled_splits(protocol: str, config: EvalConfig, channels: int) -> tuple[Source, Source]:
+    """The training and the test images of an evaluation, their classes numbered alike.
+
+    Raises:
+        InputError: there are none, or they have not the labels that it needs.
+    """
     train, test = (
         with_channels(in_memory(first_classes(source, config.classes)), channels)
         for source in open_splits(config.data, config.test_data)
@@ -68,14 +84,7 @@ def evaluate(
                 f"{config.data}: no images are left for the test; give some with --test_data"
             )
     _number_classes_alike(train, test)
-    if shared := overlap(train, test):
-        say(
-            f"{len(shared)} of {len(test)} test images are training images too, such as "
-            f"{shared[0]}: the figures flatter"
-        )
-    with nothing_said_twice():
-        result: Result = carry_out(encoder, train, test, config)
-    return result
+    return train, test
 
 
 def _number_classes_alike(train: Source, test: Source) -> None:

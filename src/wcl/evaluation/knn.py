@@ -37,7 +37,7 @@ def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Res
     members = torch.bincount(bank_labels)
     fitting = min(_VOTERS, int(members[members > 0].min()))
     ks = [min(k or fitting, len(bank)) for k in ks]
-    near = nearest(queries, bank, max(ks))
+    near = nearest(queries, bank, max(ks), device=encoder.device)
     predictions = {
         (k, tau): vote(*near, bank_labels, len(train.classes), k, tau) for k in ks for tau in taus
     }

@@ -64,6 +64,11 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
         raise InputError(f"{test.name}: {len(rows)} readable images are too few for a map")
     assert chosen.labels is not None
     labels = chosen.labels[rows]
+    if not 1 < len(labels.unique()) < len(labels):
+        raise InputError(
+            f"{test.name}: how far classes are apart takes two of them, and two images of one; "
+            "give more test images with --test_data"
+        )
     maps = {name: tsne(values, config.seed) for name, (values, _) in found.items()}
     measured = {name: separation(values, labels) for name, (values, _) in found.items()}
     names = run_names({name: one.home for name, one in encoders.items()})
@@ -136,6 +141,8 @@ def tsne(values: Tensor, seed: int, quick: bool = False) -> Tensor:
 def separation(values: Tensor, labels: Tensor) -> dict[str, float]:
     """How tight the classes are and how far apart, in cosine distance.
 
+    There must be two classes, and one of them with two images.
+
     Returns:
         compactness: mean distance of an image to the mean of its class (smaller is tighter);
         distance: mean distance between the means of two classes (larger is farther apart);
@@ -150,13 +157,10 @@ def separation(values: Tensor, labels: Tensor) -> dict[str, float]:
     )
     own = means[torch.searchsorted(classes, labels)]
     between = 1 - (means @ means.T)[~torch.eye(len(classes), dtype=torch.bool)]
-    enough = 1 < len(classes) < len(labels)
     return {
         "compactness": float((1 - (unit * own).sum(dim=1)).mean()),
-        "distance": float(between.mean()) if len(classes) > 1 else math.nan,
-        "silhouette": float(silhouette_score(unit.numpy(), labels.numpy(), metric="cosine"))
-        if enough
-        else math.nan,
+        "distance": float(between.mean()),
+        "silhouette": float(silhouette_score(unit.numpy(), labels.numpy(), metric="cosine")),
     }
 
 

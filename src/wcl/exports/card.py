@@ -79,7 +79,7 @@ def model_card(encoder: Encoder) -> str:
         parts.append("timm cannot build this network by a name; wcl can.")
     if encoder.home is not None:
         parts += _results(encoder.home, encoder.described()["sha256"])
-        parts += _metrics(encoder.home) + _settings(encoder.home)
+        parts += _metrics(encoder.home, described.epoch) + _settings(encoder.home)
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
@@ -106,15 +106,15 @@ def _results(run: Path, sha256: str) -> list[str]:
     return [f"## Results on {_plain(data)}", table, NOTE]
 
 
-def _metrics(run: Path) -> list[str]:
-    """The last epoch's numbers, if there are any."""
+def _metrics(run: Path, epoch: int) -> list[str]:
+    """The numbers of the epoch that the weights are of, if there are any: a run may be further."""
     lines = read_metrics(run / "metrics.jsonl")
-    epochs = [line for line in lines if line.get("kind") == "epoch"]
+    epochs = [line for line in lines if (line.get("kind"), line.get("epoch")) == ("epoch", epoch)]
     if not epochs:
         return []
     shown = {name: value for name, value in epochs[-1].items() if name not in _NOT_METRICS}
     rows = [f"| {name} | {v:.4g} |" for name, v in shown.items() if isinstance(v, float)]
-    return ["## Metrics of the last epoch", "\n".join(["| metric | value |", "|---|---|", *rows])]
+    return [f"## Metrics of epoch {epoch}", "\n".join(["| metric | value |", "|---|---|", *rows])]
 
 
 def _part_of_the_data(run: Path) -> list[str]:

@@ -8,12 +8,12 @@ class Stopwatch:
     """Counts seconds, those of them that were spent waiting for data, and images."""
 
     def __init__(self) -> None:
-        self._line_began = time.perf_counter()
-        self._line_wait, self._line_images = 0.0, 0
         self.start_epoch()
 
     def start_epoch(self) -> None:
-        self._began = time.perf_counter()
+        """The first line of an epoch begins with it: what was measured before does not count."""
+        self._began = self._line_began = time.perf_counter()
+        self._line_wait, self._line_images = 0.0, 0
         self._before = self._wait = 0.0  # seconds before the run was resumed, and of waiting
         self._images = 0
 

@@ -99,7 +99,7 @@ def _content(runs: Sequence[Run], config: ReportConfig, out: Path) -> str:
     if data.source is None:
         found = evaluated(runs)
     else:
-        found = measured(runs, encoders, data.spec, _classes(runs))
+        found = measured(runs, encoders, data.spec, _classes(runs), config.workers)
     names = [run.name for run in runs]
     curves = charts(runs)
     mapped, map_missing = maps(shown, seen, config.seed) if shown else ({}, missing)
@@ -200,8 +200,9 @@ def _groups(
     parts = [heading, "<h3>Weak labels of one batch</h3>", groups.grouped(encoder, shown, config)]
     parts += ["<h3>Images and their neighbours</h3>", groups.anchors(shown, one, config)]
     parts.append("<h3>What the augmentations did</h3>")
-    for other in runs[:number]:
-        if other.config and _augmentation(other.config) == _augmentation(config):
+    for other, its in zip(runs[:number], seen, strict=False):
+        same = other.config and _augmentation(other.config) == _augmentation(config)
+        if same and its is not None:
             parts.append(sections.notes([f"The same as in {other.name}."]))
             return "".join(parts)
     return "".join([*parts, groups.augmented(encoder, shown, config)])

@@ -38,7 +38,7 @@ class Splits:
 
 
 def measured(
-    runs: Sequence[Run], encoders: Sequence[Encoder | None], spec: str, classes: int
+    runs: Sequence[Run], encoders: Sequence[Encoder | None], spec: str, classes: int, workers: int
 ) -> Scores:
     """What `wcl eval all` found, or where it was not run a quick k-NN if there are labels.
 
@@ -47,6 +47,7 @@ def measured(
         encoders: of each, None if it has none yet.
         spec: the data.
         classes: use only the first so many; 0 for all.
+        workers: processes that decode.
     """
     elsewhere = [_elsewhere(run, spec, classes) for run in runs]
     found = evaluated(runs)
@@ -64,7 +65,7 @@ def measured(
         if not found.rows:
             found.notes.append(f"Nothing can be measured: {error}.")
         return found
-    baselines = _Baselines(splits)
+    baselines = _Baselines(splits, workers)
     for number in quick:
         encoder = encoders[number]
         assert encoder is not None
@@ -108,8 +109,8 @@ class _Baseline(NamedTuple):
 class _Baselines:
     """What pixels and untrained networks make of the images; each image is read once for both."""
 
-    def __init__(self, splits: Splits) -> None:
-        self.splits = splits
+    def __init__(self, splits: Splits, workers: int) -> None:
+        self.splits, self.workers = splits, workers
         self._labels: list[Tensor] = []
         self._known: dict[str, _Baseline] = {}
 
@@ -131,7 +132,7 @@ class _Baselines:
             assert source.labels is not None
             features, small, rows = [], [], []
             total = -(-len(source) // BATCH)
-            batches = pixel_batches(network, source)
+            batches = pixel_batches(network, source, self.workers)
             for pixels, index in track(batches, "measuring the untrained network", total):
                 features.append(network.embed(pixels))
                 side = min(_PIXEL_SIDE, blank.size)
@@ -157,7 +158,7 @@ def _add_quick(
 ) -> None:
     splits, channels = baselines.splits, encoder.description.channels
     train, test = (with_channels(source, channels) for source in (splits.train, splits.test))
-    ours = knn(encoder, train, test, KnnConfig(tau=_TAU))
+    ours = knn(encoder, train, test, KnnConfig(tau=_TAU, workers=baselines.workers))
     row = found.row(
         {
             "protocol": "knn",

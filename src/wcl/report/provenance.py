@@ -117,7 +117,9 @@ def commands(runs: Sequence[Run], data: str, out: Path, given: bool) -> list[tup
 
 def evaluation_command(run: Run, data: str) -> str:
     """What to type to learn what a run is worth."""
-    return typed("wcl", "eval", "all", short(run.folder), "--data", short(data))
+    classes = run.config.classes if run.config is not None else 0
+    words = ["wcl", "eval", "all", short(run.folder), "--data", short(data)]
+    return typed(*words, *(["--classes", str(classes)] if classes else []))
 
 
 def training_facts(run: Run) -> list[tuple[str, str]]:

@@ -118,11 +118,15 @@ def _sentence(found: Scores, number: int, name: str, alone: bool) -> str:
         return f"{what[0].upper()}{what[1:]}."
     points = [_compared(100 * (score - value), name) for name, value in known.items()]
     lead = score - max(known.values())
-    # Twice the standard error of the difference of two shares of the same images, at most.
-    count = max(1, row.n_test)
-    doubt = 2 * math.sqrt(max(score * (1 - score), 0.25 / count) / count)
+    doubt = 0.0
+    if row.measure == "top1":
+        # Twice the standard error of a difference of two shares. Of the same images it is smaller,
+        # as far as both fail on the same ones, but that is not written down.
+        count = max(1, row.n_test)
+        variances = [max(p * (1 - p), 0.25 / count) for p in (score, max(known.values()))]
+        doubt = 2 * math.sqrt(sum(variances) / count)
     answer = "Yes" if lead > doubt else "No" if lead < -doubt else "Not clearly"
-    closing = "" if abs(lead) > doubt else " So small a difference may be chance."
+    closing = "" if abs(lead) >= doubt else " So small a difference may be chance."
     return f"{answer}: {what}, {' and '.join(points)}.{closing}{_in_all(rows, number)}"
 
 

@@ -26,9 +26,15 @@ function words(value, share = false) {
 
 /** Round numbers of an axis, all with as many digits as their distance needs. */
 function tickWords(value, step, share) {
-  if (!share) return words(value);
-  const whole = Math.abs(100 * step - Math.round(100 * step)) < 1e-6;
-  return (100 * value).toFixed(whole ? 0 : 1) + "%";
+  if (share) {
+    const whole = Math.abs(100 * step - Math.round(100 * step)) < 1e-6;
+    return (100 * value).toFixed(whole ? 0 : 1) + "%";
+  }
+  const told = words(value);
+  if (step >= 1 || told.includes("e")) return told;
+  let digits = 0;
+  while (digits < 6 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits++;
+  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−");
 }
 
 /** About `count` round numbers between two others, at least `least` apart. */

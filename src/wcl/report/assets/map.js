@@ -360,12 +360,19 @@ function drawMaps(place, map, runs) {
     card.style.top = `${within(y - card.offsetHeight / 2, view.height - card.offsetHeight)}px`;
   }
 
+  /** Anew only when others are chosen: a button that is pressed must keep the focus. */
+  let inStrip = null;
   function drawStrip() {
+    if (state.chosen === inStrip) return;
+    inStrip = state.chosen;
     if (!state.chosen) return strip.replaceChildren();
     const indices = [...state.chosen];
     const more = indices.length > MOST_PICTURES ? `; the first ${MOST_PICTURES} of them:` : "";
     const clear = make("button", { type: "button" }, "Clear");
-    clear.addEventListener("click", () => state.clear());
+    clear.addEventListener("click", () => {
+      state.clear();
+      state.views[0].canvas.focus();
+    });
     const tiles = indices.slice(0, MOST_PICTURES).map((index) => {
       const button = make("button", { type: "button", class: "tile", title: said(index) }, state.pictures.element(index, 52, said(index)));
       button.addEventListener("click", () => state.pin(index, state.view || state.views[0]));
@@ -374,14 +381,24 @@ function drawMaps(place, map, runs) {
     strip.replaceChildren(make("p", {}, `${indices.length} images selected${more} `, clear), ...tiles);
   }
 
+  /** The buttons only when they are of another kind or colour, else which of them is pressed. */
+  let inLegend = null;
   function drawKinds() {
+    if (inLegend !== state.by) makeKinds();
+    inLegend = state.by;
+    for (const button of legend.querySelectorAll("button")) {
+      button.setAttribute("aria-pressed", String(Number(button.value) === state.kind));
+    }
+  }
+
+  function makeKinds() {
     const entries = [];
     const entry = (kind, words) => {
       const canvas = make("canvas", { width: 28, height: 28, "aria-hidden": "true" });
       const context = canvas.getContext("2d");
       context.scale(2, 2);
       mark(context, palette(), kind, 7, 7, 4.6);
-      const button = make("button", { type: "button", "aria-pressed": String(state.kind === kind) }, canvas, words);
+      const button = make("button", { type: "button", value: kind }, canvas, words);
       button.addEventListener("click", () => {
         state.chosen = null;
         state.kind = state.kind === kind ? null : kind;
@@ -394,7 +411,8 @@ function drawMaps(place, map, runs) {
       if (state.classes.others) entry(-1, `${state.classes.others} other classes`);
     } else if (state.by === "run") map.maps.forEach((one) => entry(one.run % COLOURS, runs[one.run]));
     else {
-      const count = Math.max(...map.maps.flatMap((one) => one.component)) + 1;
+      const largest = (numbers) => numbers.reduce((most, number) => Math.max(most, number), 0);
+      const count = largest(map.maps.map((one) => largest(one.component))) + 1;
       for (let kind = 0; kind < Math.min(MOST_KINDS, count); kind++) entry(kind, `group ${kind + 1}`);
       if (count > MOST_KINDS) entry(-1, "smaller groups");
       if (map.maps.length > 1) entries.push(make("li", { class: "hint" }, "Each run has groups of its own, numbered by their size."));
@@ -447,6 +465,9 @@ function drawMaps(place, map, runs) {
   place.append(make("div", { class: "controls" }, choice, boxes), make("div", { class: "panels" }, ...panels), hint, legend, strip);
   state.pictures.ready.then(() => state.changed());
   for (const media of ["(prefers-color-scheme: dark)", "print"]) {
-    matchMedia(media).addEventListener("change", () => state.changed());
+    matchMedia(media).addEventListener("change", () => {
+      inLegend = null;
+      state.changed();
+    });
   }
 }
