@@ -230,6 +230,18 @@ def test_knn_accuracy_of_unlabelled_data_is_refused_before_training(tmp_path: Pa
     assert not (tmp_path / "run").exists()
 
 
+def test_knn_accuracy_that_fails_on_the_way_does_not_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise InputError("photos/test: none of the images asked for can be read")
+
+    monkeypatch.setattr("wcl.evaluation.evaluate", gone)
+    run = tiny_run(tmp_path / "run", log={"knn_every": 1, "tensorboard": False})
+    assert capsys.readouterr().err.count("photos/test: none of the images") == 2
+    assert "knn_top1" not in metrics(run)[-1] and metrics(run)[-1]["epoch"] == 2
+
+
 def test_each_loss_can_be_left_out(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", epochs=1, loss={"swap": 0.0})
     assert "swap" not in metrics(run)[-1]

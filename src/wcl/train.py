@@ -29,6 +29,7 @@ from wcl.not_finite import keep_batch
 from wcl.optim import build_optimiser, peak_rate, rate_at, set_rate
 from wcl.preparation import Prepared, begin, must_be_alike, prepare, write_down
 from wcl.processes import joined, restarted
+from wcl.progress import say
 from wcl.randomness import LayerRandomness
 from wcl.settings import as_words, parse_settings, recipe_of
 from wcl.sharing import Share
@@ -261,7 +262,13 @@ def knn_accuracy(
         return {}
     from wcl.evaluation import evaluate
 
-    found = evaluate(encoder, "knn", config.data, workers=config.workers, classes=config.classes)
+    try:
+        found = evaluate(
+            encoder, "knn", config.data, workers=config.workers, classes=config.classes
+        )
+    except (InputError, RunError) as error:  # the test images are gone, say: no reason to stop
+        say(f"k-NN after epoch {epoch}: {error}")
+        return {}
     return {"knn_top1": found.top1}
 
 

@@ -78,6 +78,16 @@ def test_what_the_augmentations_did_is_shown_once_and_not_where_nothing_is(
     assert "The same as in" not in report_of(tmp_path / "begun", run).text
 
 
+def test_an_encoder_that_is_older_than_the_curves_says_so(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "copy")
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    further = {**json.loads(lines[-1]), "epoch": 3, "step": 99}
+    (tmp_path / "copy" / "metrics.jsonl").write_text("\n".join([*lines, json.dumps(further), ""]))
+    said = "the encoder is of epoch 2, its curves are longer"
+    assert said in report_of(tmp_path / "copy").text
+    assert said not in report_of(run).text
+
+
 def test_a_run_with_one_head_learns_from_groups_too(photos: Path, tmp_path: Path) -> None:
     shared = tiny_photo_run(photos, tmp_path / "shared", loss={"heads": "shared"})
     assert "does not learn from groups" not in report_of(shared).text

@@ -150,10 +150,17 @@ def _encoder(run: Run, device: str) -> Encoder | None:
     if not run.encoder_file.is_file():
         return None
     try:
-        return load(run.folder, best_device(device))
+        encoder = load(run.folder, best_device(device))
     except InputError as error:
         run.missing.append(f"its encoder cannot be read ({error})")
         return None
+    epochs = [line["epoch"] for line in run.lines if line.get("kind") == "epoch"]
+    if epochs and encoder.description.epoch != epochs[-1]:
+        run.missing.append(
+            f"the encoder is of epoch {encoder.description.epoch}, its curves are longer: groups, "
+            "neighbours, map and scores are of that epoch"
+        )
+    return encoder
 
 
 def _seen(
