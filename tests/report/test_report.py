@@ -134,6 +134,7 @@ def test_the_headline_counts_the_images_that_were_trained_on(page: Page, tmp_pat
 def test_the_headline_says_how_many_images_are_shown(tmp_path: Path) -> None:
     page = report_of(tiny_run(tmp_path / "run", epochs=1), images=40)
     assert "trained on 128 of its 1,297 images; 40 of the 1,297 are shown here" in page.text
+    assert "--data digits --images 40" in page.text
 
 
 def test_every_group_is_shown_once(page: Page) -> None:

@@ -103,7 +103,8 @@ def _content(runs: Sequence[Run], config: ReportConfig, out: Path) -> str:
     names = [run.name for run in runs]
     curves = charts(runs)
     mapped, map_missing = maps(shown, seen, config.seed) if shown else ({}, missing)
-    repeated = commands(runs, data.spec if data.source else "", out, bool(config.out))
+    spec = data.spec if data.source else ""
+    repeated = commands(runs, spec, out, bool(config.out), _options(config))
     parts = {
         "worked": sections.worked(found, names, [*missing, *_about(runs, data)]),
         "healthy": sections.healthy(bool(curves["charts"]), about_losses(runs)),
@@ -121,6 +122,18 @@ def _content(runs: Sequence[Run], config: ReportConfig, out: Path) -> str:
     ]
     values: dict[str, Any] = {"runs": names, **curves, "map": mapped or None}
     return page(f"wcl report: {', '.join(names)}", "\n".join(body), values, _SCRIPTS)
+
+
+def _options(config: ReportConfig) -> list[str]:
+    """Those of the settings that decide what is shown, where they are not the usual ones."""
+    usual = ReportConfig()
+    chosen = {name: getattr(config, name) for name in ("images", "seed")}
+    return [
+        word
+        for name, value in chosen.items()
+        if value != getattr(usual, name)
+        for word in (f"--{name}", str(value))
+    ]
 
 
 def _data(runs: Sequence[Run], given: str) -> Data:

@@ -74,7 +74,9 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
     return {n: list(v) if isinstance(v, tuple) else v for n, v in flat(values).items()}
 
 
-def commands(runs: Sequence[Run], data: str, out: Path, given: bool) -> list[tuple[str, str]]:
+def commands(
+    runs: Sequence[Run], data: str, out: Path, given: bool, options: Sequence[str] = ()
+) -> list[tuple[str, str]]:
     """What to type for the same again: a comment and a command each.
 
     Args:
@@ -82,6 +84,7 @@ def commands(runs: Sequence[Run], data: str, out: Path, given: bool) -> list[tup
         data: that the report is of; empty if there are none.
         out: where the report was written.
         given: whether that place is not the usual one.
+        options: of the report besides.
     """
     lines = []
     for run in runs:
@@ -110,7 +113,7 @@ def commands(runs: Sequence[Run], data: str, out: Path, given: bool) -> list[tup
     if data:
         lines += [(f"what {run.name} is worth", evaluation_command(run, data)) for run in runs]
     words = ["wcl", "report", *(short(run.folder) for run in runs)]
-    words += ["--data", short(data)] if data else []
+    words += [*(["--data", short(data)] if data else []), *options]
     lines.append(("the report", typed(*words, *(["--out", short(out)] if given else []))))
     return lines
 
