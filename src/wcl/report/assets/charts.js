@@ -31,7 +31,7 @@ function tickWords(value, step, share) {
     return (100 * value).toFixed(whole ? 0 : 1) + "%";
   }
   const told = words(value);
-  if (step >= 1 || told.includes("e")) return told;
+  if (told.includes("e")) return told;
   let digits = 0;
   while (digits < 6 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits++;
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−");
