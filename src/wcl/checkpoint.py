@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from wcl.config import PretrainConfig, flat
-from wcl.errors import InputError, RunError
+from wcl.errors import UNMAKEABLE, InputError, RunError
 from wcl.new_file import onto_disk, written_whole
 from wcl.paths import expanded, one_line
 from wcl.progress import console
@@ -154,7 +154,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     try:
         settings = yaml.safe_load(path.read_text())
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+    except (OSError, yaml.YAMLError, *UNMAKEABLE) as error:
         raise InputError(f"{path}: cannot be read ({one_line(str(error))})") from error
     if not isinstance(settings, dict):
         raise InputError(f"{path}: has no settings of a run")

@@ -4,6 +4,10 @@ import difflib
 import errno
 from collections.abc import Iterable
 
+UNMAKEABLE = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
+"""What PyYAML raises, besides its own errors, of values that cannot be: an impossible date, an
+empty `!!int`, brackets in brackets."""
+
 
 class InputError(ValueError):
     """Something given is wrong: one line that names it, and what to do. Exit status 2."""

@@ -14,7 +14,7 @@ import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 
 from wcl.config import PretrainConfig, ViewsConfig, flat
-from wcl.errors import InputError, did_you_mean
+from wcl.errors import UNMAKEABLE, InputError, did_you_mean
 from wcl.paths import expanded, one_line
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
@@ -128,9 +128,11 @@ def _check_files(words: list[str]) -> None:
             continue  # which the parser tells in its own words
         except InputError:
             raise
-        except (ValueError, RecursionError) as error:  # an impossible date; brackets in brackets
+        except UNMAKEABLE as error:
             raise InputError(f"{path}: cannot be read as YAML ({one_line(str(error))})") from error
-        if isinstance(content, dict) and "config" in content:
+        if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+            raise InputError(f"{path}: holds no settings; they are lines such as `epochs: 100`")
+        if "config" in content:
             raise InputError(f"{path}: has a setting config; give several files by --config each")
 
 

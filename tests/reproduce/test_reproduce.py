@@ -109,7 +109,7 @@ def test_a_run_that_ended_before_anything_was_saved_begins_anew(
     assert made(words, capsys) == whole
 
 
-@pytest.mark.parametrize("content", ["", "5", "a: [", "data: 2026-31-12", "{1: 2}", "[" * 9999])
+@pytest.mark.parametrize("content", ["", "5", "a: [", "data: 2026-31-12", "a: !!bool x", "{1: 2}"])
 def test_a_run_whose_settings_were_lost_is_named(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
