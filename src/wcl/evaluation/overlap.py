@@ -17,9 +17,9 @@ def overlap(train: Source, test: Source) -> list[str]:
     """Where the test images are that are among the training images too, byte for byte.
 
     Images in memory are compared by their pixels and files by their bytes, of which only those are
-    read that have a partner of the same length, and whole only if it ends alike: of many photos, some
-    are as long as others. What is no image, such as an empty file, does not count. Other sources
-    are compared by where images are.
+    read that have a partner of the same length, and whole only if it ends alike: of many photos,
+    some are as long as others. What is no image, such as an empty file, does not count. Other
+    sources are compared by where images are.
     """
     if isinstance(train, ArraySource) and isinstance(test, ArraySource):
         known = {_digest(image.numpy().tobytes()) for image in train.pixels}
