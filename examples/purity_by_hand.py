@@ -27,15 +27,15 @@ from rich.table import Table
 from torch import Tensor
 
 from wcl.config import LossConfig, ReproduceConfig
-from wcl.errors import InputError, RunError
+from wcl.distributed.sharding import Share
 from wcl.methods import METHODS, WCL
-from wcl.preparation import images_of
-from wcl.reproduce import sources
-from wcl.reproduce.cells import Workshop, open_workshop, settings_of
-from wcl.reproduce.purity import worth_of_weak_labels
-from wcl.reproduce.scales import at_scale
-from wcl.reproduce.tables import Cell, only
-from wcl.sharing import Share
+from wcl.paper import sources
+from wcl.paper.cells import Workshop, open_workshop, settings_of
+from wcl.paper.purity import worth_of_weak_labels
+from wcl.paper.scales import at_scale
+from wcl.paper.tables import Cell, only
+from wcl.system.errors import InputError, RunError
+from wcl.training.setup import images_of
 
 # Table and scale of `wcl reproduce`, the rows without the method's name, and the figure.
 LABORATORIES = {

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from wcl.checkpoint import _PARTS, save_checkpoint
 from wcl.config import PretrainConfig
+from wcl.training.checkpoint import _PARTS, save_checkpoint
 
 CONFIG = PretrainConfig(data="digits", out="run")
 

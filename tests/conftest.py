@@ -1,6 +1,6 @@
 """Importing wcl first makes `import torchvision` work beside a torch its wheel was not built for.
 
-`wcl.torchvision_import` says why.
+`wcl.system.torchvision_import` says why.
 """
 
 from hypothesis import settings

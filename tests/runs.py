@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import wcl
-from wcl import train
+from wcl.training import loop as train
 
 TINY: dict[str, Any] = {
     "limit": 128,

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from wcl import machine
 from wcl.bench import crops, eval, knn, micro_batch, scale  # noqa: A004
 from wcl.cli import run_command
+from wcl.system import machine
 
 
 def figures(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, float]:

@@ -15,7 +15,7 @@ import torch
 import wcl
 from images import photo_folder, picture
 from wcl.cli import run_command
-from wcl.reproduce.purity import worth_of_weak_labels
+from wcl.paper.purity import worth_of_weak_labels
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ["README.md", "docs/guide.md"]

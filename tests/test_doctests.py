@@ -31,5 +31,9 @@ def test_examples_give_what_they_say(name: str) -> None:
 
 def test_there_are_examples_to_run() -> None:
     found = {test.name for name in MODULES for test in examples_of(name)}
-    assert {"wcl.graph.weak_labels", "wcl.losses.nt_xent", "wcl.optim.rate_at"} <= found
+    assert {
+        "wcl.ops.weak_labels.weak_labels",
+        "wcl.ops.losses.nt_xent",
+        "wcl.training.optimizers.rate_at",
+    } <= found
     assert len(found) >= 6

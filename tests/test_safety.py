@@ -28,11 +28,11 @@ import wcl
 from checkpoints import CONFIG, save, state
 from images import encoded, photo_folder, picture
 from runs import tiny_run
-from wcl.checkpoint import load_checkpoint, save_checkpoint
+from wcl.config.layering import parse_settings
 from wcl.data import kept_index, open_source
 from wcl.data.decode import UnreadableImage
-from wcl.errors import InputError
-from wcl.settings import parse_settings
+from wcl.system.errors import InputError
+from wcl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
 class Trap:

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import start_processes
 
-from wcl.world import World
+from wcl.distributed.world import World
 
 _SECONDS = 60
 

@@ -7,54 +7,56 @@ The parts work alone (`wcl.weak_labels`, `wcl.losses`), the whole works in one c
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from wcl import torchvision_import
+from wcl.system import torchvision_import
 
 if TYPE_CHECKING:
-    from wcl import augment, data, encoder, errors, evaluation, graph, losses, methods, optim
+    from wcl import augment, data, evaluation, methods, models, ops
+    from wcl.apps.search import duplicates, neighbours
     from wcl.evaluation import evaluate
-    from wcl.exports import export, load
-    from wcl.graph import weak_labels
-    from wcl.retrieval import duplicates, neighbours
-    from wcl.train import pretrain
+    from wcl.exporters import export, load
+    from wcl.ops import losses
+    from wcl.ops.weak_labels import weak_labels
+    from wcl.system import errors
+    from wcl.training.loop import pretrain
 
 __version__ = "0.1.0"
 __all__ = [
     "augment",
     "data",
     "duplicates",
-    "encoder",
     "errors",
     "evaluate",
     "evaluation",
     "export",
-    "graph",
     "load",
     "losses",
     "methods",
+    "models",
     "neighbours",
-    "optim",
+    "ops",
     "pretrain",
     "weak_labels",
 ]
 
-_HOME_OF = {
-    "weak_labels": "wcl.graph",
-    "load": "wcl.exports",
-    "export": "wcl.exports",
-    "pretrain": "wcl.train",
+_FUNCTIONS = {
+    "weak_labels": "wcl.ops.weak_labels",
+    "load": "wcl.exporters",
+    "export": "wcl.exporters",
+    "pretrain": "wcl.training.loop",
     "evaluate": "wcl.evaluation",
-    "neighbours": "wcl.retrieval",
-    "duplicates": "wcl.retrieval",
+    "neighbours": "wcl.apps.search",
+    "duplicates": "wcl.apps.search",
 }
+_MODULES = {"losses": "wcl.ops.losses", "errors": "wcl.system.errors"}
 
 torchvision_import.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        return getattr(importlib.import_module(_HOME_OF[name]), name)
+    if name in _FUNCTIONS:
+        return getattr(importlib.import_module(_FUNCTIONS[name]), name)
     if name in __all__:
-        return importlib.import_module(f"wcl.{name}")
+        return importlib.import_module(_MODULES.get(name, f"wcl.{name}"))
     raise AttributeError(f"module 'wcl' has no attribute {name!r}")
 
 

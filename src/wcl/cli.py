@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import NoReturn
 
 from wcl import __version__
-from wcl.errors import (
+from wcl.config.words import (
+    HelpShown,
+    choice,
+    options,
+    positional,
+    take_flag,
+    take_values,
+    wants_help,
+)
+from wcl.system.errors import (
     ConnectionLost,
     InputError,
     RunError,
@@ -21,16 +30,15 @@ from wcl.errors import (
     did_you_mean,
     in_words,
 )
-from wcl.standard_streams import StandardStream, leave_no_standard_file_closed
-from wcl.stop_signals import stop_signals
-from wcl.words import HelpShown, choice, options, positional, take_flag, take_values, wants_help
+from wcl.system.signals import stop_signals
+from wcl.system.streams import StandardStream, leave_no_standard_file_closed
 
 _STOPPED = 130  # as a shell reports Ctrl-C
 
 
 def pretrain(words: list[str]) -> int:
-    from wcl import settings
     from wcl.config import PretrainConfig
+    from wcl.config import layering as settings
 
     if wants_help(words):
         settings.settings_parser(PretrainConfig).print_help()
@@ -39,7 +47,7 @@ def pretrain(words: list[str]) -> int:
     config = settings.parse_settings(words, resume)
     if os.environ.get("RANK", "0") == "0":  # of several processes
         sign_of_life(f"{config.method} on {config.data} for {config.epochs} epochs")
-    from wcl import train
+    from wcl.training import loop as train
 
     return 0 if train.run(config, resume, settings.recipe_of(words, resume)) else _STOPPED
 
@@ -57,7 +65,7 @@ def evaluate(words: list[str]) -> int:
         every = options(AllConfig, "eval all", words, usage)
         must_have_weights(run)
         sign_of_life(f"all evaluations of {run}")
-        from wcl.evaluation.everything import everything, show_everything
+        from wcl.evaluation.evaluate_all import everything, show_everything
 
         found = everything(run, every)
         if as_json:
@@ -88,7 +96,7 @@ def embed(words: list[str]) -> int:
     run, words = positional("run", words, f"wcl embed {usage}")
     config = options(EmbedConfig, "embed", words, usage)
     must_have_weights(run)
-    from wcl.embedding import embed as embed_images
+    from wcl.apps.embed import embed as embed_images
 
     embed_images(run, config)
     return 0
@@ -105,7 +113,7 @@ def neighbours(words: list[str]) -> int:
     config = options(NeighboursConfig, "neighbours", words, usage)
     config.query = queries
     must_have_weights(run)
-    from wcl.retrieval import show_neighbours
+    from wcl.apps.search import show_neighbours
 
     show_neighbours(run, config, as_json)
     return 0
@@ -119,7 +127,7 @@ def duplicates(words: list[str]) -> int:
     run, words = positional("run", words, f"wcl duplicates {usage}")
     config = options(DuplicatesConfig, "duplicates", words, usage)
     must_have_weights(run)
-    from wcl.retrieval import show_duplicates
+    from wcl.apps.search import show_duplicates
 
     show_duplicates(run, config, as_json)
     return 0
@@ -161,7 +169,7 @@ def export(words: list[str]) -> int:
     run, words = positional("run", words, f"wcl export {usage}")
     config = options(ExportConfig, "export", words, usage)
     must_have_weights(run)
-    from wcl.exports import export as export_run
+    from wcl.exporters import export as export_run
 
     export_run(run, config.to, config.out)
     return 0
@@ -172,15 +180,15 @@ def data(words: list[str]) -> int:
 
     source, words = positional("source", words, "wcl data SRC")
     config = options(DataConfig, "data", words, "SRC")
-    from wcl.data.describe import describe
+    from wcl.apps.inspect_data import describe
 
     describe(config, source)
     return 0
 
 
 def views(words: list[str]) -> int:
-    from wcl import settings
     from wcl.config import ViewsConfig
+    from wcl.config import layering as settings
 
     if wants_help(words):
         settings.settings_parser(ViewsConfig).print_help()
@@ -191,7 +199,7 @@ def views(words: list[str]) -> int:
     if source in settings.recipe_names() and recipe and Path(recipe[0]).expanduser().exists():
         raise InputError(f"{source}: the images come first: wcl views {recipe[0]} {source}")
     config = settings.parse_views([*recipe, "--data", source, *words[len(recipe) :]])
-    from wcl.contact_sheet import views as write_views
+    from wcl.apps.views import views as write_views
 
     write_views(config)
     return 0
@@ -201,21 +209,21 @@ def demo(words: list[str]) -> int:
     from wcl.config import DemoConfig
 
     config = options(DemoConfig, "demo", words)
-    from wcl.demo import demo as run_demo
+    from wcl.apps.demo import demo as run_demo
 
     return 0 if run_demo(config) else _STOPPED
 
 
 def reproduce(words: list[str]) -> int:
     from wcl.config import ReproduceConfig
-    from wcl.reproduce.tables import MEANINGS
+    from wcl.paper.tables import MEANINGS
 
     usage = "[--scale smoke|digits|cpu|paper] [--data SRC] [--out FOLDER] [--list] [--json]"
     name, words = choice("reproduce", "table", MEANINGS, words, usage)
     as_json, words = take_flag("--json", words)
     wants_list, words = take_flag("--list", words)
     config = options(ReproduceConfig, f"reproduce {name}", words, usage)
-    from wcl.reproduce.run import reproduce as make_table
+    from wcl.paper.run import reproduce as make_table
 
     return 0 if make_table(name, config, as_json, wants_list) else _STOPPED
 
@@ -242,7 +250,7 @@ def bench(words: list[str]) -> int:
 
 
 def recipes(words: list[str]) -> int:
-    from wcl.settings import recipe_file, recipe_names
+    from wcl.config.layering import recipe_file, recipe_names
 
     if wants_help(words):
         print("usage: wcl recipes [NAME]\n\nList the recipes, or print one of them.")
@@ -275,7 +283,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
 
 def must_have_weights(run: str) -> None:
     """Raise InputError if there is no encoder: now, not after the seconds that imports take."""
-    from wcl.paths import weights_of
+    from wcl.system.paths import weights_of
 
     weights_of(run)
 

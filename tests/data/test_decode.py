@@ -23,7 +23,7 @@ from wcl.data.decode import (
     upright_size,
     whole_pixels,
 )
-from wcl.randomness import Integers
+from wcl.ops.randomness import Integers
 
 _BILINEAR = Image.Resampling.BILINEAR
 _ORIENTATION = 0x0112

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from wcl.data import workers
 from wcl.data.workers import Workers
-from wcl.errors import WorkerLost
+from wcl.system.errors import WorkerLost
 
 
 class Squares(Dataset[Tensor]):

@@ -12,8 +12,8 @@ from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig
 from wcl.data import ArraySource, Source, open_source, subset
 from wcl.data.loader import Batch, Loader, Views
-from wcl.errors import InputError
-from wcl.randomness import Draws, Integers
+from wcl.ops.randomness import Draws, Integers
+from wcl.system.errors import InputError
 
 CPU = torch.device("cpu")
 DIGITS = AugmentConfig(mean=(0.3,), std=(0.35,), blur=0)

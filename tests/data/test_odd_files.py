@@ -20,13 +20,13 @@ from PIL import Image
 
 from images import encoded, photo_folder, picture
 from runs import metrics, photo_run
+from wcl.apps.embed import embed
+from wcl.apps.inspect_data import examine
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig, EmbedConfig
 from wcl.data import Source, open_source
 from wcl.data.decode import UnreadableImage, centre_crop, open_image
-from wcl.data.describe import examine
 from wcl.data.loader import Loader, Views
-from wcl.embedding import embed
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 

@@ -16,7 +16,7 @@ import pytest
 from images import encoded, picture
 from wcl.data import Source, kept_index, open_source, row_groups
 from wcl.data.decode import UnreadableImage, whole_pixels
-from wcl.errors import InputError
+from wcl.system.errors import InputError
 
 MINUTE = 60
 TICK = 0.02  # longer than between two times that a file system tells apart

@@ -16,7 +16,7 @@ from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig
 from wcl.data import Source, open_source
 from wcl.data.photo_views import Crops, NeighbourPhotos, PhotoViews, Task
-from wcl.randomness import Draws
+from wcl.ops.randomness import Draws
 
 SEED, EPOCH = 3, 5
 VIEWS = ViewMaker(AugmentConfig(), 24)

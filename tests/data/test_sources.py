@@ -20,6 +20,7 @@ from PIL import Image
 from torchvision.datasets import CIFAR10
 
 from images import encoded, flat_folder, photo_folder, picture
+from wcl.apps.inspect_data import _looks, examine
 from wcl.data import (
     ArraySource,
     Source,
@@ -33,9 +34,8 @@ from wcl.data import (
     with_channels,
 )
 from wcl.data.decode import UnreadableImage, whole_pixels
-from wcl.data.describe import _looks, examine
 from wcl.data.huggingface import HuggingFaceSource
-from wcl.errors import InputError
+from wcl.system.errors import InputError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

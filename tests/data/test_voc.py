@@ -16,8 +16,8 @@ from wcl.data import in_memory, limited, open_source, open_splits, subset, with_
 from wcl.data.decode import UnreadableImage
 from wcl.data.folder import FolderSource
 from wcl.data.voc import VOC_CLASSES
-from wcl.errors import InputError
 from wcl.evaluation.overlap import overlap
+from wcl.system.errors import InputError
 
 BILLION_LAUGHS = """<?xml version="1.0"?>
 <!DOCTYPE annotation [

@@ -11,10 +11,10 @@ import wcl
 from images import photo_folder
 from runs import photo_run, tiny_run
 from wcl.data import Source, open_splits
-from wcl.encoder import Encoder
-from wcl.errors import InputError
 from wcl.evaluation import crops
 from wcl.evaluation.crops import KEPT, CropFeatures, crop_and_flip
+from wcl.models.encoder import Encoder
+from wcl.system.errors import InputError
 
 
 @pytest.fixture(scope="module")

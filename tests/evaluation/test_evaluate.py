@@ -13,10 +13,10 @@ import wcl
 from images import encoded, flat_folder, photo_folder, picture
 from runs import photo_run, tiny_run
 from wcl.data import open_splits
-from wcl.errors import InputError
 from wcl.evaluation.features import features
 from wcl.evaluation.knn import predict
 from wcl.evaluation.linear import fit
+from wcl.system.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_the_linear_layer_is_trained_as_the_protocol_says() -> None:
 
 def test_features_are_those_of_embed_and_unreadable_images_are_left_out(tmp_path: Path) -> None:
     data = photo_folder(tmp_path / "data")
-    encoder = wcl.encoder.load(photo_run(data, tmp_path / "run", epochs=1))
+    encoder = wcl.models.encoder.load(photo_run(data, tmp_path / "run", epochs=1))
     (data / "cat" / "004.jpg").write_bytes(b"")
     source = wcl.data.open_source(str(data))
     found, labels = features(encoder, source, workers=1)

@@ -15,11 +15,11 @@ from runs import photo_run, tiny_run
 from wcl.cli import run_command
 from wcl.data import open_source, subset
 from wcl.data.loader import Loader, Views
-from wcl.encoder import load
-from wcl.errors import InputError, RunError
 from wcl.evaluation.crops import crop_and_flip
 from wcl.evaluation.finetune import batch_for, fit, network_of
 from wcl.evaluation.splits import labelled_rows
+from wcl.models.encoder import load
+from wcl.system.errors import InputError, RunError
 
 
 @pytest.fixture(scope="module")

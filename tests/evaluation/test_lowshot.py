@@ -15,9 +15,9 @@ from runs import photo_run, tiny_run
 from voc_kit import scenes, voc_kit
 from wcl.cli import run_command
 from wcl.data import open_source
-from wcl.errors import InputError
 from wcl.evaluation.draws import draw
 from wcl.evaluation.svm import Labels, mean_average_precision, svm_scores
+from wcl.system.errors import InputError
 
 CLASSES = ("ant", "bee", "cow", "dog")
 

@@ -16,8 +16,8 @@ from runs import tiny_run
 from wcl.cli import run_command
 from wcl.config import ProjectConfig
 from wcl.data import open_source
-from wcl.errors import InputError
 from wcl.evaluation.project import _COLOURS, choose, draw, run_names, separation
+from wcl.system.errors import InputError
 
 
 @pytest.fixture(scope="module")

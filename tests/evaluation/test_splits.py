@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from images import photo_folder, picture
 from wcl.data import ArraySource, Source, first_classes, in_memory, open_source, subset
-from wcl.errors import InputError
 from wcl.evaluation import splits
 from wcl.evaluation.splits import is_draw, keep_manifest, labelled_rows
-from wcl.randomness import Integers
+from wcl.ops.randomness import Integers
+from wcl.system.errors import InputError
 
 
 def labelled_source(sizes: Sequence[int], seed: int = 0) -> ArraySource:

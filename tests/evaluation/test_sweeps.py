@@ -16,10 +16,10 @@ from runs import photo_run, tiny_run
 from wcl.cli import run_command
 from wcl.config import KnnConfig
 from wcl.data import limited, open_source
-from wcl.errors import InputError
 from wcl.evaluation.classes import by_class, confusion, write_confusion
 from wcl.evaluation.features import features, features_key
-from wcl.weights_file import read_all, write_weights
+from wcl.models.weights_file import read_all, write_weights
+from wcl.system.errors import InputError
 
 
 @pytest.fixture(scope="module")

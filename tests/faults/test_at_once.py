@@ -10,8 +10,8 @@ from commands import DIGITS, finish, start, wait_for_lines
 import wcl
 from images import photo_folder
 from runs import CROPS, assert_same_run, checkpoint, photo_run
-from wcl.checkpoint import RunFolder
 from wcl.evaluation import evaluate
+from wcl.training.checkpoint import RunFolder
 
 
 def test_of_two_runs_that_start_into_one_folder_one_is_told_and_the_other_is_undisturbed(
@@ -47,7 +47,7 @@ def test_an_encoder_can_be_loaded_and_evaluated_at_any_moment_of_a_run(tmp_path:
 
 def test_a_folder_is_taken_by_one_of_two_at_the_same_instant(tmp_path: Path) -> None:
     from wcl.config import PretrainConfig
-    from wcl.errors import InputError
+    from wcl.system.errors import InputError
 
     folder = RunFolder(tmp_path / "run")
     folder.create(PretrainConfig(out=str(tmp_path / "run")))

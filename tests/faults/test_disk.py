@@ -9,9 +9,9 @@ import pytest
 from commands import finish, start
 
 from runs import CROPS, assert_same_run, checkpoint, tiny_run
-from wcl import train
-from wcl.errors import RunError
-from wcl.step import Step, gradient_step
+from wcl.system.errors import RunError
+from wcl.training import loop as train
+from wcl.training.step import Step, gradient_step
 
 SETTINGS: dict[str, Any] = {"epochs": 3, "crops": {**CROPS, "warmup": 1}}
 

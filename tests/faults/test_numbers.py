@@ -10,17 +10,17 @@ from commands import DIGITS, finish, start
 from PIL import Image
 
 from runs import CROPS, TINY, photo_run, stopped_after, tiny_run
-from wcl import train
-from wcl.checkpoint import load_checkpoint, save_checkpoint
+from wcl.config.layering import settings
 from wcl.data import limited, open_source
 from wcl.data.loader import Loader
-from wcl.encoder import Encoder
-from wcl.errors import RunError
 from wcl.methods import Losses, build_method
-from wcl.multicrop import embed_views, halves
-from wcl.optim import build_optimiser
-from wcl.preparation import describe
-from wcl.settings import settings
+from wcl.models.encoder import Encoder
+from wcl.models.multiview import embed_views, halves
+from wcl.system.errors import RunError
+from wcl.training import loop as train
+from wcl.training.checkpoint import load_checkpoint, save_checkpoint
+from wcl.training.optimizers import build_optimiser
+from wcl.training.setup import describe
 
 SETTINGS: dict[str, Any] = {"crops": {**CROPS, "warmup": 1}}
 

@@ -12,12 +12,12 @@ from commands import PHOTOS, children, finish, is_alive, lines_of, start, wait_f
 
 from images import photo_folder
 from runs import assert_same_run, photo_run
-from wcl import train
 from wcl.data import open_source
-from wcl.encoder import load
-from wcl.errors import RunError
 from wcl.evaluation.features import pixel_batches
-from wcl.step import Step, gradient_step
+from wcl.models.encoder import load
+from wcl.system.errors import RunError
+from wcl.training import loop as train
+from wcl.training.step import Step, gradient_step
 
 
 @pytest.fixture

@@ -19,14 +19,14 @@ import wcl
 from checkpoints import CONFIG, state
 from images import encoded, picture
 from voc_kit import annotation
-from wcl.checkpoint import load_checkpoint, save_checkpoint
 from wcl.config import ModelConfig
+from wcl.config.layering import parse_settings, recipe_file, recipe_names
 from wcl.data.cifar import cifar
 from wcl.data.decode import UnreadableImage, centre_crop, cut_views, open_image
 from wcl.data.parquet import ParquetSource
 from wcl.data.voc import VocSource
-from wcl.encoder import Description, Encoder
-from wcl.settings import parse_settings, recipe_file, recipe_names
+from wcl.models.encoder import Description, Encoder
+from wcl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from mutations import damaged
 from readers import READERS
 
 from wcl.data.decode import UnreadableImage
-from wcl.errors import InputError
-from wcl.progress import console
+from wcl.system.errors import InputError
+from wcl.system.progress import console
 
 SECONDS_PER_CASE = 20  # of the processor's time: a busy machine is no failure
 PATIENCE = 600  # seconds by the clock, for a reader that waits for something

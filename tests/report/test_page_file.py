@@ -10,9 +10,9 @@ import pytest
 
 from wcl.cli import run_command
 from wcl.config import ReportConfig
-from wcl.errors import InputError
 from wcl.report.build import usual_file, write_report
 from wcl.report.runs import Run
+from wcl.system.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from report_pages import (
     report_of,
 )
 from runs import tiny_run
+from wcl.config.layering import recipe_names, settings
 from wcl.report.provenance import evaluation_command, nearest_recipe, recipe_of
 from wcl.report.runs import read_run, short
-from wcl.settings import recipe_names, settings
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -22,12 +22,12 @@ from report_pages import (
 from runs import tiny_run
 from wcl.config import LossConfig, ReportConfig
 from wcl.data import open_source
-from wcl.encoder import load
-from wcl.errors import InputError
+from wcl.models.encoder import load
 from wcl.report.build import about_losses, write_report
 from wcl.report.groups import Group, notable
 from wcl.report.runs import read_run
 from wcl.report.shown import choose, see
+from wcl.system.errors import InputError
 
 
 def test_the_questions_come_in_their_order(page: Page) -> None:

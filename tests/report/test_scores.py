@@ -17,7 +17,7 @@ from report_pages import (
 )
 from runs import tiny_run
 from wcl.data import open_splits
-from wcl.encoder import Encoder, load
+from wcl.models.encoder import Encoder, load
 from wcl.report.measured import measured
 from wcl.report.runs import Run, read_run, read_runs
 from wcl.report.scores import Row, Scores, evaluated, verdict

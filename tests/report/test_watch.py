@@ -16,16 +16,16 @@ from urllib.request import urlopen
 import pytest
 
 from runs import tiny_run
-from wcl.checkpoint import RunFolder
 from wcl.cli import run_command
-from wcl.errors import InputError, RunError
 from wcl.report.runs import read_run
 from wcl.report.trainer import ask_to_stop, trainer
 from wcl.report.watch import WatchServer, open_server, state
+from wcl.system.errors import InputError, RunError
+from wcl.training.checkpoint import RunFolder
 
 _TRAINS = """
 import signal, sys
-from wcl.checkpoint import RunFolder
+from wcl.training.checkpoint import RunFolder
 with RunFolder(sys.argv[1]).locked():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
     print("training", flush=True)

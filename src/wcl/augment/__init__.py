@@ -1,6 +1,6 @@
 """Whole-batch augmentation with per-image randomness: tensors in, tensors out."""
 
-from wcl.augment.colour import colour_jitter, greyscale, rotate_hue
+from wcl.augment.color import colour_jitter, greyscale, rotate_hue
 from wcl.augment.geometry import affine, crop_boxes, gaussian_blur, resized_crop
 from wcl.augment.views import ViewMaker
 

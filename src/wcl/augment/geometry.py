@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from wcl.randomness import Floats, Integers
+from wcl.ops.randomness import Floats, Integers
 
 _CROP_ATTEMPTS = 10  # as torchvision's RandomResizedCrop
 CROP_DRAWS = 2 * _CROP_ATTEMPTS + 2

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from wcl.augment.colour import CONTRAST, colour_jitter, greyscale
+from wcl.augment.color import CONTRAST, colour_jitter, greyscale
 from wcl.augment.geometry import CROP_DRAWS, affine, crop_boxes, gaussian_blur, resized_crop
 from wcl.config import AugmentConfig
-from wcl.errors import InputError
-from wcl.randomness import Draws, Integers, between
+from wcl.ops.randomness import Draws, Integers, between
+from wcl.system.errors import InputError
 
 # Pixels worked on at a time: 512 images of 32×32 on a CPU, where fewer make the calls cost more
 # than the work and many more leave the cache; other devices want few large calls.

@@ -6,9 +6,9 @@ from importlib import import_module
 from rich.console import Console
 from rich.table import Table
 
-from wcl import machine
 from wcl.config import BenchConfig
-from wcl.errors import InputError
+from wcl.system import machine
+from wcl.system.errors import InputError
 
 # The benchmarks, and how often each times its things; the function is called like its module.
 ROUNDS = {"augment": 15, "labels": 15, "step": 5, "crops": 5, "knn": 9, "eval": 3, "scale": 5}

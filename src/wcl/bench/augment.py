@@ -11,7 +11,7 @@ from torchvision import transforms
 from wcl.augment import ViewMaker
 from wcl.bench.timing import medians
 from wcl.config import AugmentConfig
-from wcl.randomness import Draws
+from wcl.ops.randomness import Draws
 
 _IMAGES = 512
 _AREA, _JITTER, _GREY = (0.2, 1.0), (0.4, 0.4, 0.4, 0.1), 0.2

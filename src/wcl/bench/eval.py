@@ -7,9 +7,9 @@ import torch
 from wcl.bench.timing import medians
 from wcl.config import AugmentConfig, LinearConfig, ModelConfig
 from wcl.data import ArraySource
-from wcl.encoder import Description, Encoder
 from wcl.evaluation.crops import KEPT, Epoch, repeated
 from wcl.evaluation.linear import fit, linear
+from wcl.models.encoder import Description, Encoder
 
 _IMAGES = 50_000
 _TIMED = 1_000  # images that go through the encoder here; the time of all is computed from theirs

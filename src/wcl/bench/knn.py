@@ -13,9 +13,9 @@ from torch import Tensor
 
 from wcl.bench.memory import extra_bytes
 from wcl.bench.timing import medians
-from wcl.knn import nearest
-from wcl.knn.approximate import ApproximateSearch
-from wcl.knn.shards import Shards
+from wcl.neighbors import nearest
+from wcl.neighbors.approximate import ApproximateSearch
+from wcl.neighbors.shards import Shards
 
 _K = 4
 _EXACT = (50_000, 512)  # images and features that are compared with faiss's exact search

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from wcl.bench.timing import medians
-from wcl.graph import nearest_neighbours, weak_labels
+from wcl.ops.weak_labels import nearest_neighbours, weak_labels
 
 _ROWS, _DIMENSIONS = 4096, 128
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from wcl import machine
+from wcl.system import machine
 
 
 def in_new_process(call: Callable[..., object], *args: object) -> tuple[float, float]:

@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from wcl import machine
 from wcl.bench.memory import in_new_process
 from wcl.bench.micro_batch import micro_batch
 from wcl.bench.timing import medians
-from wcl.graph import weak_labels
-from wcl.losses import nt_xent, swap
-from wcl.progress import track
+from wcl.ops.losses import nt_xent, swap
+from wcl.ops.weak_labels import weak_labels
+from wcl.system import machine
+from wcl.system.progress import track
 
 _IMAGES = (2**10, 2**12, 2**14, 2**16)
 _DIMENSIONS = 128

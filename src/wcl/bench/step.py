@@ -16,12 +16,12 @@ from wcl.bench.timing import medians
 from wcl.config import AugmentConfig, LossConfig, ModelConfig, OptimConfig
 from wcl.data import ArraySource, Source, open_source
 from wcl.data.loader import Loader, Views
-from wcl.encoder import Description, Encoder
+from wcl.distributed.sharding import Share, Sharing
+from wcl.distributed.world import World
 from wcl.methods import build_method
-from wcl.optim import build_optimiser
-from wcl.sharing import Share, Sharing
-from wcl.step import AllViews, gradient_step
-from wcl.world import World
+from wcl.models.encoder import Description, Encoder
+from wcl.training.optimizers import build_optimiser
+from wcl.training.step import AllViews, gradient_step
 
 _CPU = torch.device("cpu")
 

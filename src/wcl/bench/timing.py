@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wcl.progress import track
+from wcl.system.progress import track
 
 
 def medians(contestants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:

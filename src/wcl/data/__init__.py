@@ -20,8 +20,8 @@ from wcl.data.source import (
     with_channels,
 )
 from wcl.data.voc import voc, voc_folder
-from wcl.errors import InputError, did_you_mean
-from wcl.paths import expanded
+from wcl.system.errors import InputError, did_you_mean
+from wcl.system.paths import expanded
 
 __all__ = [
     "ArraySource",

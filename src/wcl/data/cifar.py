@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from wcl.data.source import ArraySource, Source
-from wcl.errors import InputError
+from wcl.system.errors import InputError
 
 
 def cifar(name: str, split: str) -> Source:

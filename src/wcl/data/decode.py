@@ -12,7 +12,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from wcl.randomness import Integers
+from wcl.ops.randomness import Integers
 
 _EXIF_ORIENTATION = 0x0112
 _ROWS_REVERSED, _COLUMNS_REVERSED = (3, 4, 7, 8), (2, 3, 6, 7)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from wcl.data.source import ArraySource, Source, subset
-from wcl.randomness import seed_of
+from wcl.ops.randomness import seed_of
 
 _TEST = 500
 

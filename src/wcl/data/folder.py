@@ -10,7 +10,7 @@ from PIL import Image
 from wcl.data.decode import open_image
 from wcl.data.folder_index import EXTENSIONS, FolderIndex
 from wcl.data.source import Source
-from wcl.errors import InputError
+from wcl.system.errors import InputError
 
 _SIZES_COMPARED = 1000
 

@@ -11,8 +11,8 @@ import numpy as np
 from wcl.data import kept_index
 from wcl.data.kept_index import UNSETTLED, Stamp
 from wcl.data.packed_names import PackedNames
-from wcl.errors import InputError
-from wcl.progress import track
+from wcl.system.errors import InputError
+from wcl.system.progress import track
 
 EXTENSIONS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm"}
 _DOING, _AT_A_TIME = "listing files and folders, in thousands", 1000

@@ -10,7 +10,7 @@ from PIL import Image
 
 from wcl.data.decode import UnreadableImage, open_image
 from wcl.data.source import Source
-from wcl.errors import InputError
+from wcl.system.errors import InputError
 
 _PATIENCE = 5.0  # seconds for the hub to answer
 _SPLITS = {"train": ("train",), "test": ("test", "validation", "valid", "val")}

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wcl.new_file import written_whole
+from wcl.system.files import written_whole
 
 T = TypeVar("T")
 WORTH_KEEPING = 10_000

@@ -16,8 +16,8 @@ from wcl.augment import ViewMaker
 from wcl.data.photo_views import Crops, PhotoViews, Task
 from wcl.data.source import ArraySource, Source
 from wcl.data.workers import Workers, worker_count
-from wcl.errors import InputError
-from wcl.randomness import Draws, Integers, seed_of
+from wcl.ops.randomness import Draws, Integers, seed_of
+from wcl.system.errors import InputError
 
 # Photos per task: small, so that all workers share the first batch of an epoch.
 _PHOTOS_PER_TASK = 16

@@ -4,7 +4,7 @@ import torch
 
 from wcl.data.decode import UnreadableImage, upright_size, whole_pixels
 from wcl.data.source import ArraySource, Source
-from wcl.progress import track
+from wcl.system.progress import track
 
 _LARGEST_SIDE = 64
 _MOST_BYTES = 8 * 2**30

@@ -11,7 +11,7 @@ from wcl.data.decode import UnreadableImage, open_image
 from wcl.data.parquet_index import parquet_index
 from wcl.data.row_groups import RowGroups
 from wcl.data.source import Source
-from wcl.progress import console
+from wcl.system.progress import console
 
 
 class ParquetSource(Source):

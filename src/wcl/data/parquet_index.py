@@ -11,9 +11,9 @@ import numpy as np
 
 from wcl.data import kept_index
 from wcl.data.kept_index import UNSETTLED
-from wcl.errors import InputError
-from wcl.progress import track
-from wcl.randomness import Integers
+from wcl.ops.randomness import Integers
+from wcl.system.errors import InputError
+from wcl.system.progress import track
 
 _LABEL_COLUMNS = ("label", "labels", "fine_label")
 _MOST_CLASSES = 1_000_000

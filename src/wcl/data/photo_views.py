@@ -20,7 +20,7 @@ from wcl.data.decode import (
     upright_size,
 )
 from wcl.data.source import Source
-from wcl.randomness import Draws, Integers
+from wcl.ops.randomness import Draws, Integers
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wcl.data.parquet_index import ParquetIndex
-from wcl.progress import track
+from wcl.system.progress import track
 
 _LARGE = 4 * 2**20
 _HELD = 2 * 2**30

@@ -10,8 +10,8 @@ from PIL import Image
 from torch import Tensor
 
 from wcl.data.decode import UnreadableImage
-from wcl.errors import InputError
-from wcl.randomness import Integers, seed_of
+from wcl.ops.randomness import Integers, seed_of
+from wcl.system.errors import InputError
 
 
 class Source(ABC):

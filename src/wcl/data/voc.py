@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 import torch
 
 from wcl.data.folder import ImageFiles
-from wcl.errors import InputError
-from wcl.progress import console, track
+from wcl.system.errors import InputError
+from wcl.system.progress import console, track
 
 VOC_CLASSES = [
     "aeroplane",

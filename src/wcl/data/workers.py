@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from wcl import machine
-from wcl.errors import WorkerLost
-from wcl.stop_signals import stop_signals
+from wcl.system import machine
+from wcl.system.errors import WorkerLost
+from wcl.system.signals import stop_signals
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")

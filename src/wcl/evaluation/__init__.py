@@ -6,15 +6,15 @@ from typing import Any
 
 import torch
 
-from wcl.checks import check_seed
 from wcl.config import PROTOCOLS, EvalConfig
+from wcl.config.validation import check_seed
 from wcl.data import Source, first_classes, in_memory, open_splits, with_channels
-from wcl.encoder import Encoder, load
-from wcl.errors import InputError, did_you_mean
 from wcl.evaluation.overlap import overlap
 from wcl.evaluation.result import Result, show
-from wcl.machine import best_device, check_workers, use_threads
-from wcl.progress import nothing_said_twice, say
+from wcl.models.encoder import Encoder, load
+from wcl.system.errors import InputError, did_you_mean
+from wcl.system.machine import best_device, check_workers, use_threads
+from wcl.system.progress import nothing_said_twice, say
 
 __all__ = ["Result", "evaluate", "show"]
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from wcl.config import ClassifyConfig
-from wcl.errors import InputError
-from wcl.new_file import must_be_new, written_whole
-from wcl.paths import expanded
-from wcl.progress import say
+from wcl.system.errors import InputError
+from wcl.system.files import must_be_new, written_whole
+from wcl.system.paths import expanded
+from wcl.system.progress import say
 
 _MOST_IN_TABLE = 10_000  # classes; a million would need terabytes
 

@@ -11,12 +11,12 @@ from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig
 from wcl.data import Source
 from wcl.data.loader import Loader, Views
-from wcl.encoder import Encoder
-from wcl.errors import InputError
 from wcl.evaluation.features import kept, none_can_be_read
-from wcl.machine import available_memory
-from wcl.progress import say, track
-from wcl.randomness import seed_of
+from wcl.models.encoder import Encoder
+from wcl.ops.randomness import seed_of
+from wcl.system.errors import InputError
+from wcl.system.machine import available_memory
+from wcl.system.progress import say, track
 
 Batches = Callable[[int], Iterator[tuple[Tensor, Tensor]]]
 """(n, features) and (n,) labels, batch by batch, of the epoch of a number."""

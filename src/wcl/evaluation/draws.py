@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from wcl.evaluation.svm import Labels
-from wcl.new_file import written_whole
-from wcl.progress import say
-from wcl.randomness import Integers, seed_of
+from wcl.ops.randomness import Integers, seed_of
+from wcl.system.files import written_whole
+from wcl.system.progress import say
 
 Scheme = Literal["union", "per-class"]
 

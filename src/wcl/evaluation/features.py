@@ -13,11 +13,11 @@ from torch.utils.data import Dataset
 from wcl.data.decode import UnreadableImage, centre_crop, decoded
 from wcl.data.source import ArraySource, Source
 from wcl.data.workers import Workers, worker_count
-from wcl.encoder import Encoder, weights_sha256
-from wcl.errors import InputError, RunError, WorkerLost
-from wcl.new_file import clear_unfinished
-from wcl.progress import say, track
-from wcl.weights_file import read_all, write_weights
+from wcl.models.encoder import Encoder, weights_sha256
+from wcl.models.weights_file import read_all, write_weights
+from wcl.system.errors import InputError, RunError, WorkerLost
+from wcl.system.files import clear_unfinished
+from wcl.system.progress import say, track
 
 BATCH = 256
 """Images that pass through the encoder together."""

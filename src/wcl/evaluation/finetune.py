@@ -19,20 +19,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from wcl.augment import ViewMaker
-from wcl.checks import MOST_RATE
 from wcl.config import FinetuneConfig
+from wcl.config.validation import MOST_RATE
 from wcl.data import Source, subset
 from wcl.data.loader import Loader, Views
-from wcl.encoder import Encoder
-from wcl.errors import InputError, RunError
 from wcl.evaluation.crops import crop_and_flip
 from wcl.evaluation.features import BATCH, none_can_be_read, pixel_batches
 from wcl.evaluation.linear import untrained_layer
 from wcl.evaluation.result import Result
 from wcl.evaluation.splits import is_draw, keep_manifest, labelled_rows
-from wcl.optim import rate_at
-from wcl.progress import console, track
-from wcl.randomness import Integers, seed_of
+from wcl.models.encoder import Encoder
+from wcl.ops.randomness import Integers, seed_of
+from wcl.system.errors import InputError, RunError
+from wcl.system.progress import console, track
+from wcl.training.optimizers import rate_at
 
 _FIRST_LAYER = 3  # modules of a head: linear, norm, ReLU
 # With one label for each of 20 classes of photos, a small ResNet from scratch had 12% right after

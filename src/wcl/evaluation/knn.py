@@ -9,13 +9,13 @@ from torch import Tensor
 
 from wcl.config import KnnConfig
 from wcl.data import Source
-from wcl.encoder import Encoder
-from wcl.errors import InputError
 from wcl.evaluation.classes import by_class, check_confusion, write_confusion
 from wcl.evaluation.features import features
 from wcl.evaluation.numbers import numbers
 from wcl.evaluation.result import Result
-from wcl.knn import nearest
+from wcl.models.encoder import Encoder
+from wcl.neighbors import nearest
+from wcl.system.errors import InputError
 
 _VOTERS = 200  # as Wu et al. and the paper have it
 

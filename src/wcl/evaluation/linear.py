@@ -13,19 +13,19 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from wcl.checks import MOST_RATE
 from wcl.config import LinearConfig
+from wcl.config.validation import MOST_RATE
 from wcl.data import Source
-from wcl.encoder import Encoder
-from wcl.errors import InputError, RunError
 from wcl.evaluation.classes import by_class, check_confusion, write_confusion
 from wcl.evaluation.crops import Batches, CropFeatures
 from wcl.evaluation.features import features
 from wcl.evaluation.numbers import numbers
 from wcl.evaluation.result import Result
-from wcl.optim import rate_at, set_rate
-from wcl.progress import track
-from wcl.randomness import seed_of
+from wcl.models.encoder import Encoder
+from wcl.ops.randomness import seed_of
+from wcl.system.errors import InputError, RunError
+from wcl.system.progress import track
+from wcl.training.optimizers import rate_at, set_rate
 
 
 def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) -> Result:

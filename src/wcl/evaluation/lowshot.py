@@ -32,16 +32,16 @@ import torch.nn.functional as F
 
 from wcl.config import LowshotConfig
 from wcl.data import Source
-from wcl.encoder import Encoder
-from wcl.errors import InputError
 from wcl.evaluation.draws import TrainingSet, draw, write_draws
 from wcl.evaluation.features import features_and_rows
 from wcl.evaluation.numbers import numbers
 from wcl.evaluation.result import Result
 from wcl.evaluation.svm import Labels, mean_average_precision, svm_scores
-from wcl.paths import one_line
-from wcl.progress import say, track
-from wcl.randomness import Floats
+from wcl.models.encoder import Encoder
+from wcl.ops.randomness import Floats
+from wcl.system.errors import InputError
+from wcl.system.paths import one_line
+from wcl.system.progress import say, track
 
 _SHOTS = [1, 2, 4, 8, 16, 32, 64]
 _MOST_COST = 1e6  # from about there on an SVM takes hours and cannot be interrupted

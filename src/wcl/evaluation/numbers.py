@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from wcl.errors import InputError
+from wcl.system.errors import InputError
 
 Number = TypeVar("Number", int, float)
 

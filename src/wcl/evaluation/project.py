@@ -18,16 +18,16 @@ from torch import Tensor
 
 from wcl.config import ProjectConfig
 from wcl.data import Source, subset, with_channels
-from wcl.encoder import Encoder, load
-from wcl.errors import InputError, RunError
 from wcl.evaluation.features import features_and_rows
 from wcl.evaluation.result import Result
-from wcl.machine import best_device
-from wcl.new_file import must_be_new, new_file, written_whole
-from wcl.paths import one_line
-from wcl.pictures import RULE, shortened, text_width, write
-from wcl.progress import say
-from wcl.randomness import seed_of
+from wcl.models.encoder import Encoder, load
+from wcl.ops.randomness import seed_of
+from wcl.system.errors import InputError, RunError
+from wcl.system.files import must_be_new, new_file, written_whole
+from wcl.system.machine import best_device
+from wcl.system.paths import one_line
+from wcl.system.pictures import RULE, shortened, text_width, write
+from wcl.system.progress import say
 
 _PANEL = 900
 _MARGIN = 40

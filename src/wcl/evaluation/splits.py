@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from wcl.data import Source
-from wcl.errors import InputError
-from wcl.new_file import written_whole
-from wcl.paths import expanded
-from wcl.progress import say, track
-from wcl.randomness import Integers, seed_of
+from wcl.ops.randomness import Integers, seed_of
+from wcl.system.errors import InputError
+from wcl.system.files import written_whole
+from wcl.system.paths import expanded
+from wcl.system.progress import say, track
 
 # The lists of ImageNet's images that SimCLR was fine-tuned on, by how many names they have.
 _PUBLISHED = {

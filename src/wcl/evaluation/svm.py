@@ -8,8 +8,8 @@ import torch
 from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 
-from wcl.machine import available_memory
-from wcl.randomness import Floats
+from wcl.ops.randomness import Floats
+from wcl.system.machine import available_memory
 
 Labels = npt.NDArray[np.int8]
 """(images, classes): 1 of that class, 0 not, -1 left out for that class."""

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from wcl.config import LossConfig
-from wcl.encoder import Embeddings
-from wcl.sharing import Share
+from wcl.distributed.sharding import Share
+from wcl.models.encoder import Embeddings
 
 
 @dataclass(frozen=True)

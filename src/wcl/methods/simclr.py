@@ -3,11 +3,11 @@
 from torch import Tensor
 
 from wcl.config import LossConfig
-from wcl.encoder import Embeddings
-from wcl.errors import InputError
-from wcl.losses import crop_nce, nt_xent
+from wcl.distributed.sharding import Share
 from wcl.methods.method import Losses, Method, by_crop, of_all
-from wcl.sharing import Share
+from wcl.models.encoder import Embeddings
+from wcl.ops.losses import crop_nce, nt_xent
+from wcl.system.errors import InputError
 
 
 class SimCLR(Method):

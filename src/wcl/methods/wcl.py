@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from wcl.config import LossConfig
-from wcl.encoder import Embeddings
-from wcl.errors import InputError
-from wcl.graph import components, nearest_neighbours
-from wcl.losses import crop_nce, crop_swap, nt_xent, swap
+from wcl.distributed.sharding import Share
 from wcl.methods.method import Losses, Method, by_crop, of_all
-from wcl.sharing import Share
+from wcl.models.encoder import Embeddings
+from wcl.ops.losses import crop_nce, crop_swap, nt_xent, swap
+from wcl.ops.weak_labels import components, nearest_neighbours
+from wcl.system.errors import InputError
 
 
 class WCL(Method):

@@ -11,10 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from wcl.config import PretrainConfig, ReportConfig
 from wcl.data import Source, absolute, first_classes, open_source
-from wcl.encoder import Encoder, load
-from wcl.errors import InputError
-from wcl.machine import best_device, check_workers, use_threads
-from wcl.new_file import new_file, written_whole
+from wcl.models.encoder import Encoder, load
 from wcl.report import groups, sections
 from wcl.report.charts import charts
 from wcl.report.maps import maps
@@ -24,6 +21,9 @@ from wcl.report.provenance import commands
 from wcl.report.runs import Run, read_runs, short
 from wcl.report.scores import evaluated
 from wcl.report.shown import Seen, Shown, choose, see
+from wcl.system.errors import InputError
+from wcl.system.files import new_file, written_whole
+from wcl.system.machine import best_device, check_workers, use_threads
 
 _SCRIPTS = ("charts.js", "map.js", "report.js")
 _FEWEST, _MOST = 4, 20_000

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from wcl.metrics_lines import is_number
 from wcl.report.runs import Run
+from wcl.training.metrics_lines import is_number
 
 _MOST_POINTS = 300
 _ENOUGH_EPOCHS = 5  # from then on the means of epochs say more than single steps

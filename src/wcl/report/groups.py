@@ -12,17 +12,17 @@ from torch import Tensor
 from wcl.config import PretrainConfig
 from wcl.data import with_channels
 from wcl.data.photo_views import PhotoViews, Task
-from wcl.encoder import Encoder
-from wcl.errors import RunError
-from wcl.graph import weak_labels
-from wcl.health import weak_label_quality
-from wcl.knn import nearest
 from wcl.methods import build_method
-from wcl.multicrop import view_kinds
-from wcl.randomness import Draws, Integers
+from wcl.models.encoder import Encoder
+from wcl.models.multiview import view_kinds
+from wcl.neighbors import nearest
+from wcl.ops.diagnostics import weak_label_quality
+from wcl.ops.randomness import Draws, Integers
+from wcl.ops.weak_labels import weak_labels
 from wcl.report.page import escape
 from wcl.report.shown import Seen, Shown, embedding, members, shares
 from wcl.report.sprites import picture
+from wcl.system.errors import RunError
 
 _LARGEST_BATCH = 512
 _ROWS = 3

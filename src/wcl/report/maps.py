@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wcl.errors import RunError
 from wcl.evaluation.project import tsne
 from wcl.report.shown import Seen, Shown
 from wcl.report.sprites import sheets
+from wcl.system.errors import RunError
 
 _FEWEST = 4  # images; t-SNE needs some
 _GRID = 10_000

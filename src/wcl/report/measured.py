@@ -12,13 +12,13 @@ from torch import Tensor
 
 from wcl.config import KnnConfig
 from wcl.data import Source, absolute, first_classes, in_memory, limited, open_splits, with_channels
-from wcl.encoder import Description, Encoder
-from wcl.errors import InputError, RunError
 from wcl.evaluation.features import BATCH, pixel_batches
 from wcl.evaluation.knn import knn, predict
-from wcl.progress import track
+from wcl.models.encoder import Description, Encoder
 from wcl.report.runs import Run, short
 from wcl.report.scores import Scores, evaluated
+from wcl.system.errors import InputError, RunError
+from wcl.system.progress import track
 
 _QUICK_TRAIN, _QUICK_TEST = 2000, 500
 # Images that are all measured with: by passing them through networks, or by their pixels alone.

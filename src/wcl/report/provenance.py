@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from wcl.config import PretrainConfig, flat
-from wcl.made_with import hardware, typed, versions
-from wcl.metrics_lines import is_number
+from wcl.config.layering import recipe_file, recipe_names
 from wcl.report.runs import Run, short
-from wcl.settings import recipe_file, recipe_names
+from wcl.training.metrics_lines import is_number
+from wcl.training.provenance import hardware, typed, versions
 
 _OF_THE_PLACE = ("data", "out")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from wcl.config import PretrainConfig
-from wcl.errors import InputError
-from wcl.made_with import Sitting, read_sittings
-from wcl.metrics_lines import is_number, read_metrics
-from wcl.paths import expanded, one_line
-from wcl.settings import parse_settings
+from wcl.config.layering import parse_settings
+from wcl.system.errors import InputError
+from wcl.system.paths import expanded, one_line
+from wcl.training.metrics_lines import is_number, read_metrics
+from wcl.training.provenance import Sitting, read_sittings
 
 _ANY_OF = ("config.yaml", "metrics.jsonl", "encoder.safetensors")
 
@@ -117,7 +117,7 @@ def _weights_sha256(encoder: Path) -> str:
     """What an encoder's file states of its weights; empty if it states nothing."""
     from safetensors import SafetensorError
 
-    from wcl.weights_file import read_header
+    from wcl.models.weights_file import read_header
 
     try:
         (described,) = read_header(encoder)["__metadata__"].values()

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wcl.metrics_lines import is_number
 from wcl.report.runs import Run
+from wcl.training.metrics_lines import is_number
 
 _PROTOCOLS = {
     "knn": "k\u2011NN",  # a hyphen at which no line ends

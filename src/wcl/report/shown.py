@@ -10,12 +10,12 @@ from torch import Tensor
 
 from wcl.config import LossConfig
 from wcl.data import Source, in_memory, limited, subset, with_channels
-from wcl.encoder import Encoder
-from wcl.errors import RunError
 from wcl.evaluation.features import features_and_rows
-from wcl.graph import weak_labels
+from wcl.models.encoder import Encoder
+from wcl.ops.weak_labels import weak_labels
 from wcl.report.runs import text
 from wcl.report.sprites import tile_side, tiles
+from wcl.system.errors import RunError
 
 
 @dataclass

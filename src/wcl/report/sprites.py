@@ -10,9 +10,9 @@ from torch import Tensor
 
 from wcl.data import ArraySource, Source
 from wcl.data.decode import UnreadableImage, centre_crop
-from wcl.machine import cores
-from wcl.progress import track
 from wcl.report.page import data_uri
+from wcl.system.machine import cores
+from wcl.system.progress import track
 
 _LARGEST = 80
 _ACROSS = 32

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from wcl.errors import RunError
+from wcl.system.errors import RunError
 
 
 class Trainer(NamedTuple):

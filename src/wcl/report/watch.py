@@ -18,10 +18,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from wcl.config import WatchConfig
-from wcl.errors import InputError, RunError
-from wcl.made_with import typed
-from wcl.metrics_lines import is_number, read_metrics
-from wcl.paths import expanded
 from wcl.report import sections
 from wcl.report.charts import charts
 from wcl.report.page import page
@@ -29,6 +25,10 @@ from wcl.report.provenance import commands, duration, evaluation_command
 from wcl.report.runs import Run, is_run, read_run, short, text
 from wcl.report.scores import evaluated
 from wcl.report.trainer import ask_to_stop, trainer
+from wcl.system.errors import InputError, RunError
+from wcl.system.paths import expanded
+from wcl.training.metrics_lines import is_number, read_metrics
+from wcl.training.provenance import typed
 
 _HOME = "127.0.0.1"
 _SCRIPTS = ("charts.js", "watch.js")

@@ -1,0 +1,81 @@
+"""The demonstration: SimCLR and WCL on handwritten digits, and what a few labels then buy."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from wcl.config import DemoConfig
+from wcl.config.layering import settings
+from wcl.data import ArraySource, open_splits
+from wcl.evaluation.knn import few_label_accuracy
+from wcl.models.encoder import Encoder, load
+from wcl.training import loop as train
+from wcl.training.checkpoint import RunFolder
+
+_LABELS_PER_CLASS = (1, 3, 10, 0)
+_DRAWS = 5
+
+
+def demo(config: DemoConfig) -> dict[str, list[float]]:
+    """Pretrain both methods, print the table, return its rows: accuracies by name."""
+    runs = {method: Path(config.out) / method for method in ("simclr", "wcl")}
+    for number, (method, out) in enumerate(runs.items(), start=1):
+        changes = {"method": method, "out": str(out), "seed": config.seed}
+        changes |= {"epochs": config.epochs, "threads": config.threads}
+        folder = RunFolder(out)
+        print(f"run {number} of 2: {method} on the digits", file=sys.stderr)
+        config_of_run, resume = settings("digits", changes), folder.config.exists()
+        if not train.run(config_of_run, resume, "digits", part_of_more=True):
+            print("start the demo again to go on from there", file=sys.stderr)
+            return {}
+    rows = {
+        "raw pixels": accuracies(None),
+        "untrained encoder": accuracies(untrained(runs["wcl"], config.seed)),
+    }
+    rows |= {name: accuracies(load(runs[method])) for name, method in _TRAINED.items()}
+    show(rows)
+    print(f"the runs are in {config.out}; wcl report {runs['wcl']} {runs['simclr']} shows them")
+    return rows
+
+
+_TRAINED = {"SimCLR": "simclr", "WCL": "wcl"}
+
+
+def untrained(run: Path, seed: int) -> Encoder:
+    """The encoder of a run as it was before the first step."""
+    description = dataclasses.replace(load(run).description, method="none", epoch=0)
+    torch.manual_seed(seed)
+    return Encoder(description)
+
+
+def accuracies(encoder: Encoder | None) -> list[float]:
+    """Test accuracy with 1, 3, 10 and all labels per class, by the nearest labelled image."""
+    train_set, test_set = open_splits("digits")
+    assert train_set.labels is not None and test_set.labels is not None
+    train_features, test_features = (_features(encoder, s) for s in (train_set, test_set))
+    return [
+        few_label_accuracy(
+            train_features, train_set.labels, test_features, test_set.labels, count, _DRAWS
+        )
+        for count in _LABELS_PER_CLASS
+    ]
+
+
+def _features(encoder: Encoder | None, source: object) -> Tensor:
+    assert isinstance(source, ArraySource)
+    return source.pixels.flatten(1).float() if encoder is None else encoder.embed(source.pixels)
+
+
+def show(rows: dict[str, list[float]]) -> None:
+    table = Table(title="accuracy by labels per class (nearest labelled image, mean of 5 draws)")
+    table.add_column("")
+    for count in _LABELS_PER_CLASS:
+        table.add_column(f"{count or 'all'}", justify="right")
+    for name, values in rows.items():
+        table.add_row(name, *(f"{value:.3f}" for value in values))
+    Console().print(table)

@@ -1,0 +1,1 @@
+"""Processes of a run: launching, collectives, batch sharding, synchronized batch norm."""

@@ -1,0 +1,154 @@
+"""Batch norm over the images of all processes, and batch norm that leaves its statistics alone."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
+
+from wcl.distributed.world import World
+
+
+def synchronised(network: nn.Module, world: World, device: torch.device) -> nn.Module:
+    """The network with its batch norms made for GPUs of several processes, where there are any.
+
+    On other devices torch has none: `SynchronisedBatchNorm` takes its place there.
+    """
+    if world.size > 1 and device.type == "cuda":
+        from timm.layers.norm_act import convert_sync_batchnorm
+
+        converted: nn.Module = convert_sync_batchnorm(network)
+        return converted
+    return network
+
+
+class SynchronisedBatchNorm(TorchFunctionMode):
+    """Inside it every batch norm in training takes its statistics over the rows of all processes.
+
+    It takes the place of the function that all batch norm layers call, so it works for any network
+    and leaves the layers, and the names of their weights, as they are.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if function is F.batch_norm:
+            return self._batch_norm(*args, **(kwargs or {}))
+        return function(*args, **(kwargs or {}))
+
+    def _batch_norm(
+        self,
+        rows: Tensor,
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        if not training:
+            return F.batch_norm(rows, running_mean, running_var, weight, bias, False, 0.0, eps)
+        mean, var, count = self._statistics(rows.detach())
+        if running_mean is not None and running_var is not None:
+            running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+            unbiased = var * (count / (count - 1).clamp(min=1))
+            running_var.lerp_(unbiased.to(running_var.dtype), momentum)
+        scale = (var + eps).rsqrt()
+        normalised: Tensor = _Normalise.apply(  # type: ignore[no-untyped-call]
+            rows, weight, bias, mean, scale, count, self._world
+        )
+        return normalised
+
+    def _statistics(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean and variance of every channel and the number of values, over all processes."""
+        wide = rows.to(_wide(rows.dtype))
+        channels = rows.shape[1]
+        own = wide.new_zeros(2 * channels + 1)
+        own[-1] = count = rows.numel() // channels
+        if count:
+            var, mean = torch.var_mean(wide, dim=_all_but_channels(rows), correction=0)
+            own[:channels], own[channels:-1] = mean, var
+        every = self._world.gather(own[None])
+        counts, means = every[:, -1:], every[:, :channels]
+        total = counts.sum()
+        mean = (counts * means).sum(dim=0) / total
+        # The spread within every process, and of the processes' means about the common one.
+        var = (counts * (every[:, channels:-1] + (means - mean).square())).sum(dim=0) / total
+        return mean, var, total
+
+
+class _Normalise(torch.autograd.Function):
+    """(rows − mean) · scale · weight + bias, where mean and scale were found over all processes."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        rows: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        mean: Tensor,
+        scale: Tensor,
+        count: Tensor,
+        world: World,
+    ) -> Tensor:
+        ctx.save_for_backward(rows, weight, mean, scale, count)
+        ctx.world = world
+        factor = scale if weight is None else scale * weight
+        shift = -mean * factor if bias is None else bias - mean * factor
+        normalised = rows.to(factor.dtype) * _by_channel(factor, rows) + _by_channel(shift, rows)
+        return normalised.to(rows.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        rows, weight, mean, scale, count = ctx.saved_tensors
+        gradient = gradients[0].to(scale.dtype)
+        dims = _all_but_channels(rows)
+        unit = (rows.to(scale.dtype) - _by_channel(mean, rows)) * _by_channel(scale, rows)
+        own = torch.stack([gradient.sum(dim=dims), (gradient * unit).sum(dim=dims)])
+        of_mean, of_scale = ctx.world.add(own) / count
+        flow = gradient - _by_channel(of_mean, rows) - unit * _by_channel(of_scale, rows)
+        factor = scale if weight is None else scale * weight
+        flow = (flow * _by_channel(factor, rows)).to(rows.dtype)
+        of_bias, of_weight = (
+            sums if wanted else None
+            for sums, wanted in zip(own, reversed(ctx.needs_input_grad[1:3]), strict=True)
+        )
+        return flow, of_weight, of_bias, None, None, None, None
+
+
+def _all_but_channels(rows: Tensor) -> list[int]:
+    return [0, *range(2, rows.ndim)]
+
+
+def _by_channel(values: Tensor, rows: Tensor) -> Tensor:
+    return values.view(1, -1, *[1] * (rows.ndim - 2))
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+@contextmanager
+def statistics_kept(network: nn.Module) -> Iterator[None]:
+    """Inside it batch norms normalise by their batch, but their running statistics do not move."""
+    norms = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    for norm in norms:
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.track_running_stats = True

@@ -1,0 +1,158 @@
+"""The model card: what an exported encoder is, how it was made and how to use it."""
+
+import html
+import json
+import re
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+import yaml
+
+from wcl.evaluation.evaluate_all import NOTE, markdown_table
+from wcl.models.backbones import known_to_timm
+from wcl.models.encoder import Encoder
+from wcl.system.errors import InputError
+from wcl.system.paths import one_line
+from wcl.training.checkpoint import read_config
+from wcl.training.metrics_lines import read_metrics
+
+# Settings that say how an encoder was made. The others are about one machine, and where its files
+# lie is nobody's business.
+_SETTINGS = (
+    "method",
+    "epochs",
+    "batch",
+    "size",
+    "limit",
+    "classes",
+    "seed",
+    "model",
+    "augment",
+    "crops",
+    "early_epochs",
+    "loss",
+    "optim",
+    "precision",
+)
+_NOT_METRICS = ("kind", "step", "epoch", "seconds", "images_per_second", "data_wait", "skipped")
+
+_WITH_TIMM = """\
+import timm
+
+model = timm.create_model("hf-hub:OWNER/NAME", pretrained=True).eval()  # or local-dir:FOLDER
+transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model))
+features = model(transform(image)[None])  # image: PIL
+"""
+_WITH_WCL = """\
+import wcl
+
+encoder = wcl.load("FOLDER")  # where this repository was downloaded to
+features = encoder.embed(["query.jpg"])
+"""
+
+
+def model_card(encoder: Encoder) -> str:
+    """README.md of a folder for the hub."""
+    described = encoder.description
+    model, size = described.model, described.size
+    for_timm = known_to_timm(model)
+    tags = ["image-feature-extraction", "self-supervised-learning", "wcl"]
+    front = {"pipeline_tag": "image-feature-extraction", "tags": tags}
+    if for_timm:
+        front = {"library_name": "timm", **front, "tags": [*tags, "timm"]}
+    stem = "" if model.stem == "native" else f" with the stem `{model.stem}`"
+    colour = {1: "grey", 3: "colour"}.get(described.channels, f"{described.channels}-channel")
+    parts = [
+        f"---\n{yaml.safe_dump(front, sort_keys=False)}---",
+        f"# {model.backbone}, pretrained on {_plain(described.data) or 'images'} without labels",
+        f"A `{model.backbone}`{stem} that maps a {colour} image of {size}×{size} pixels to "
+        f"{encoder.features} features; similar images have similar features (compare by cosine). "
+        f"Pretrained by {_plain(described.method)} for {described.epoch} epochs with wcl "
+        f"{_plain(described.version)}. SHA-256 of the weights: `{encoder.described()['sha256']}`.",
+        *([] if encoder.home is None else _part_of_the_data(encoder.home)),
+        "## Use",
+        _code("python", _WITH_TIMM if for_timm else _WITH_WCL),
+    ]
+    if for_timm:
+        parts += ["or, resizing and normalising by itself,", _code("python", _WITH_WCL)]
+    else:
+        parts.append("timm cannot build this network by a name; wcl can.")
+    if encoder.home is not None:
+        parts += _results(encoder.home, encoder.described()["sha256"])
+        parts += _metrics(encoder.home, described.epoch) + _settings(encoder.home)
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def public_name(data: str) -> str:
+    """What an exported file calls the data: nothing of where they lie on somebody's machine.
+
+    >>> public_name("/home/anna/photos/"), public_name("cifar10"), public_name("hf:anna/birds")
+    ('photos', 'cifar10', 'hf:anna/birds')
+    """
+    if re.fullmatch(r"hf:[\w.-]+(/[\w.-]+)?", data):
+        return data
+    return PureWindowsPath(data).name  # knows the separators of both worlds
+
+
+def _results(run: Path, sha256: str) -> list[str]:
+    """What `wcl eval all` found, if it was these weights that it evaluated."""
+    try:
+        found = json.loads((run / "evaluation.json").read_text())
+        if found["sha256"] != sha256:
+            return []
+        table, data = markdown_table(found["rows"]), public_name(found["data"])
+    except (OSError, ValueError, KeyError, TypeError):  # none, or not of that command
+        return []
+    return [f"## Results on {_plain(data)}", table, NOTE]
+
+
+def _metrics(run: Path, epoch: int) -> list[str]:
+    """The numbers of the epoch that the weights are of, if there are any: a run may be further."""
+    lines = read_metrics(run / "metrics.jsonl")
+    epochs = [line for line in lines if (line.get("kind"), line.get("epoch")) == ("epoch", epoch)]
+    if not epochs:
+        return []
+    shown = {name: value for name, value in epochs[-1].items() if name not in _NOT_METRICS}
+    rows = [f"| {name} | {v:.4g} |" for name, v in shown.items() if isinstance(v, float)]
+    return [f"## Metrics of epoch {epoch}", "\n".join(["| metric | value |", "|---|---|", *rows])]
+
+
+def _part_of_the_data(run: Path) -> list[str]:
+    """Why the encoder has not seen all of the data, if so."""
+    settings, skipped = _read_settings(run), run / "skipped.txt"
+    reasons = []
+    if classes := settings.get("classes"):
+        reasons.append(f"the first {classes} classes alone, in the order of their names")
+    if limit := settings.get("limit"):
+        reasons.append(f"at most {limit} images, drawn at random")
+    if skipped.is_file():
+        unreadable = len(skipped.read_bytes().splitlines())
+        reasons.append(f"without {unreadable} that could not be read")
+    return [f"Trained on a part of the data: {'; '.join(reasons)}."] if reasons else []
+
+
+def _settings(run: Path) -> list[str]:
+    settings = _read_settings(run)
+    shown = {name: settings[name] for name in _SETTINGS if name in settings}
+    return ["## Settings", _code("yaml", yaml.safe_dump(shown, sort_keys=False))] if shown else []
+
+
+def _read_settings(run: Path) -> dict[str, Any]:
+    """Of config.yaml; none if there is no such file, or if it is not of a run."""
+    try:
+        return read_config(run / "config.yaml")
+    except InputError:
+        return {}
+
+
+def _plain(text: str) -> str:
+    r"""Text that Markdown shows as it is, on one line.
+
+    >>> _plain("<b>*cats*\n")
+    '&lt;b&gt;\\*cats\\*\\\\n'
+    """
+    return html.escape(re.sub(r"([\\`*_\[\]#|~!])", r"\\\1", one_line(text)), quote=False)
+
+
+def _code(language: str, text: str) -> str:
+    return f"```{language}\n{text}```"

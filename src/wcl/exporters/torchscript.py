@@ -1,0 +1,75 @@
+"""TorchScript: a file that torch runs without our code or timm's, also from C++."""
+
+import io
+import warnings
+import zipfile
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from wcl.exporters.traced import (
+    CHECKSUM_ROOM,
+    DESCRIPTION,
+    ExportedEncoder,
+    FromPixels,
+    check,
+    description_of,
+    example,
+    must_be_sealed,
+    seal,
+)
+from wcl.models.encoder import Encoder
+from wcl.system.errors import InputError, RunError
+
+
+def write(encoder: Encoder, path: Path) -> None:
+    """Trace the encoder, and check the file against it."""
+    content, public = io.BytesIO(), io.BytesIO()
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # of what tracing might miss: that is checked below
+            network = FromPixels(encoder).eval()
+            traced = torch.jit.trace(network, example(encoder.description), check_trace=False)
+            torch.jit.save(traced, content, _extra_files={DESCRIPTION: description_of(encoder)})
+    except RuntimeError as error:
+        name, reason = encoder.description.model.backbone, str(error).splitlines()[0]
+        raise RunError(f"--to torchscript: {name} cannot be traced ({reason})") from error
+    # What only serves error messages names the source files by their place on this machine.
+    with zipfile.ZipFile(content) as whole, zipfile.ZipFile(public, "w") as kept:
+        kept.comment = CHECKSUM_ROOM  # the end of a zip file, which readers skip
+        for entry in whole.infolist():
+            if not entry.filename.endswith(".debug_pkl"):
+                kept.writestr(entry, whole.read(entry))
+    path.write_bytes(seal(public.getvalue()))
+    check(encoder, read(path))
+
+
+def read(file: Path, device: str = "cpu") -> ExportedEncoder:
+    """Open a file that `write` wrote; no other is loaded, for a TorchScript file is a program.
+
+    Raises:
+        InputError: it is not one, or damaged.
+    """
+    content = file.read_bytes()
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = [n for n in archive.namelist() if n.endswith(f"/extra/{DESCRIPTION}")]
+            if not names:
+                raise InputError(f"{file}: a zip file, but not an encoder that wcl exported")
+            must_be_sealed(content, file)
+            description = archive.read(names[0]).decode()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            network = torch.jit.load(io.BytesIO(content), map_location=device).eval()
+    except zipfile.BadZipFile as error:
+        raise InputError(f"{file}: not a TorchScript file, or damaged ({error})") from error
+    except (RuntimeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: damaged ({str(error).splitlines()[0]})") from error
+
+    @torch.no_grad()
+    def compute(images: Tensor) -> Tensor:
+        features: Tensor = network(images.to(device))
+        return features.float().cpu()
+
+    return ExportedEncoder(file, description, compute)

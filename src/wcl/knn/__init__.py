@@ -1,6 +1,0 @@
-"""K nearest neighbours by cosine: exact and approximate search, the bank of a run's features."""
-
-from wcl.knn.bank import FeatureBank, Found
-from wcl.knn.exact import nearest
-
-__all__ = ["FeatureBank", "Found", "nearest"]

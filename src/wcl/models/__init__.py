@@ -1,0 +1,1 @@
+"""Backbones, projection heads, the encoder and its weight files."""

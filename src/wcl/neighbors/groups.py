@@ -1,0 +1,77 @@
+"""Groups of rows that are linked by a high cosine: exact, blockwise, in bounded memory."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from wcl.ops.randomness import Integers
+from wcl.system.progress import track
+
+# Similarities held at a time: 16 MB in float32.
+_ROWS_AT_A_TIME = 2**9
+_COLUMNS_AT_A_TIME = 2**13
+_MOST_LINKS = 2**20
+# Equal images have a cosine of 1 only up to the rounding of single precision.
+_ROUNDING = 1e-6
+
+
+@torch.no_grad()
+def linked_groups(
+    features: Tensor, threshold: float, device: torch.device | None = None
+) -> tuple[Integers, Tensor]:
+    """Connected groups of the graph that links two rows whose cosine is at least the threshold.
+
+    Every pair is compared, a block at a time. Links are thinned out to one per row whenever there
+    are many, so that neither a million rows nor a thousand equal ones need a matrix.
+
+    Args:
+        features: (N, D) rows; they need not be normalised.
+        threshold: a cosine.
+        device: where to compute; None for where the features are.
+
+    Returns:
+        (N,) labels, equal where rows hang together, and (N,) the cosine of each row and the most
+        similar other one, where that reaches the threshold (else −1), both on the host.
+    """
+    count, device = len(features), device or features.device
+    links: list[Integers] = []
+    waiting = 0
+    highest = torch.full((count,), -1.0)
+    for start in track(range(0, count, _ROWS_AT_A_TIME), "comparing images"):
+        rows = _unit(features[start : start + _ROWS_AT_A_TIME], device)
+        for first in range(start, count, _COLUMNS_AT_A_TIME):
+            cosine = rows @ _unit(features[first : first + _COLUMNS_AT_A_TIME], device).T
+            i, j = (cosine >= threshold - _ROUNDING).nonzero(as_tuple=True)
+            value, i, j = cosine[i, j].cpu(), i.cpu() + start, j.cpu() + first
+            once = i < j  # each pair once, and no row with itself
+            value, i, j = value[once], i[once], j[once]
+            for end in (i, j):
+                highest.scatter_reduce_(0, end, value, "amax")
+            links.append(torch.stack([i, j]).numpy())
+            waiting += len(i)
+            if waiting > max(_MOST_LINKS, 2 * count):
+                labels = _components(links, count)
+                links = [_one_link_each(labels)]
+                waiting = count
+    return _components(links, count), highest.clamp(max=1)
+
+
+def _unit(rows: Tensor, device: torch.device) -> Tensor:
+    return F.normalize(rows.to(device), dim=1)
+
+
+def _components(links: list[Integers], count: int) -> Integers:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ends = np.concatenate([np.empty((2, 0), dtype=np.int64), *links], axis=1)
+    graph = coo_array((np.ones(ends.shape[1], dtype=bool), (ends[0], ends[1])), (count, count))
+    labels: Integers = connected_components(graph, directed=False)[1].astype(np.int64)
+    return labels
+
+
+def _one_link_each(labels: Integers) -> Integers:
+    """From every row to the first of its group: the same groups with as many links as rows."""
+    _, first, group = np.unique(labels, return_index=True, return_inverse=True)
+    return np.stack([np.arange(len(labels)), first[group]])

@@ -1,0 +1,1 @@
+"""Pure tensor functions: losses, weak labels, diagnostics, counter-based randomness."""

@@ -1,0 +1,1 @@
+"""Operating system and terminal: errors, paths, files, progress, machine facts."""

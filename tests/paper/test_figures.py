@@ -1,0 +1,98 @@
+"""The paper's figures: complete, and in agreement with the differences that it prints and tells."""
+
+import pytest
+
+from wcl.paper.tables import paper, paper_figure
+
+TABLES = [f"Table {number}" for number in range(1, 9)]
+
+
+@pytest.mark.parametrize("source", TABLES)
+def test_every_row_has_a_figure_for_every_column(source: str) -> None:
+    found = paper(source)
+    assert found["caption"]
+    assert found["rows"]
+    for row, figures in found["rows"].items():
+        assert len(figures) == len(found["columns"]), row
+
+
+def test_the_gains_that_are_printed_are_differences_but_for_the_one_slip() -> None:
+    found = paper("Table 1")
+    slips = []
+    for row, gains in found["gains"].items():
+        simclr = found["rows"][row.replace("WCL", "SimCLR")]
+        for column, ours, theirs, gain in zip(
+            found["columns"], found["rows"][row], simclr, gains, strict=True
+        ):
+            if abs(ours - theirs - gain) > 0.0101:  # they were rounded after they were taken
+                slips.append((row, column, gain, round(ours - theirs, 2)))
+    assert slips == [("WCL, batch 128", "CIFAR-10, 300 epochs", 2.91, 2.11)]
+    assert any("2.91" in note and "2.11" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "told"),
+    [
+        # "a 0.53% performance drop", "1.72% improvements over the baseline", "further … by 2.26%"
+        (("Table 2", "g alone (SimCLR)", "top-1"), ("Table 2", "both losses on one head"), 0.53),
+        (("Table 2", "two heads (WCL)", "top-1"), ("Table 2", "g alone (SimCLR)"), 1.72),
+        (
+            ("Table 2", "two heads, both losses of crops", "top-1"),
+            ("Table 2", "two heads (WCL)"),
+            2.26,
+        ),
+        # "1% improvements over the standard multi-crops (see the last row …)", "5% … than SimCLR"
+        (
+            ("Table 3", "warm-up of 50 epochs", "top-1"),
+            ("Table 2", "two heads, both losses of crops"),
+            1.01,
+        ),
+        (("Table 3", "warm-up of 50 epochs", "top-1"), ("Table 2", "g alone (SimCLR)"), 4.99),
+        # "a negligible additional computational cost (0.01)", "surpass … 1.7%", "31% more", "0.6%"
+        (("Table 4", "WCL, 100 epochs", "time"), ("Table 4", "SimCLR, 100 epochs"), 0.01),
+        (("Table 4", "WCL, 100 epochs", "top-1"), ("Table 4", "SimCLR, 100 epochs"), 1.7),
+        (
+            ("Table 4", "WCL with crops, 100 epochs", "time"),
+            ("Table 4", "SimCLR, 100 epochs"),
+            0.31,
+        ),
+        (
+            ("Table 4", "WCL with crops, 100 epochs", "top-1"),
+            ("Table 4", "FNCancel with crops, 100 epochs"),
+            0.6,
+        ),
+        # "outperforms … (SwAV) 4.4% on 1% labels and 0.9% on 10%", "1.3% and 0.9% … over FNCancel"
+        (("Table 8", "WCL, from the pool", "1%, top-1"), ("Table 8", "SwAV, from the pool"), 4.4),
+        (("Table 8", "WCL, from the pool", "10%, top-1"), ("Table 8", "SwAV, from the pool"), 0.9),
+        (
+            ("Table 8", "WCL, from the projection", "1%, top-1"),
+            ("Table 8", "FNCancel, from the projection"),
+            1.3,
+        ),
+        (
+            ("Table 8", "WCL, from the projection", "10%, top-1"),
+            ("Table 8", "FNCancel, from the projection"),
+            0.9,
+        ),
+    ],
+)
+def test_differences_that_the_text_tells_are_those_of_the_tables(
+    better: tuple[str, str, str], worse: tuple[str, str], told: float
+) -> None:
+    source, row, column = better
+    above, below = paper_figure(source, row, column), paper_figure(*worse, column)
+    assert above is not None
+    assert below is not None
+    assert above - below == pytest.approx(told, abs=1e-9)
+
+
+def test_wcl_is_above_swav_at_every_k_of_the_same_epochs() -> None:
+    rows = paper("Table 7")["rows"]
+    for epochs in (200, 800):
+        ours, theirs = rows[f"WCL, {epochs} epochs"], rows[f"SwAV, {epochs} epochs"]
+        assert all(a > b for a, b in zip(ours, theirs, strict=True))
+
+
+def test_the_figure_of_swav_that_is_of_a_small_batch_is_noted() -> None:
+    assert paper_figure("Table 5", "SwAV with crops, 200 epochs", "top-1") == 72.7
+    assert any("72.7" in note for note in paper("Table 5")["notes"])
