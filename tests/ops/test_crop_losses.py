@@ -7,7 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_losses import (
+from torch import Tensor
+
+from naive_losses import (
     MODES,
     Positives,
     add_up,
@@ -20,8 +22,6 @@ from test_losses import (
     shares,
     taus,
 )
-from torch import Tensor
-
 from wcl.ops.losses import crop_nce, crop_swap
 
 

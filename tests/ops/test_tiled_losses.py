@@ -10,11 +10,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_losses import assert_same_with_gradient, labels_of, normal, seeds
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from naive_losses import assert_same_with_gradient, labels_of, normal, seeds
 from wcl.ops import tiled_losses as tiled
 from wcl.ops.losses import crop_nce, crop_swap, nt_xent, swap
 from wcl.ops.tiled_losses import log_sum_over_all, log_sum_over_others
