@@ -8,7 +8,7 @@ torch.manual_seed(0)
 encoder = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 32))
 g, phi = torch.nn.Linear(32, 16), torch.nn.Linear(32, 16)
 modules = torch.nn.ModuleList([encoder, g, phi])
-optimiser = torch.optim.AdamW(modules.parameters(), lr=1e-3)
+optimizer = torch.optim.AdamW(modules.parameters(), lr=1e-3)
 images = torch.randn(256, 64) + 3 * torch.randn(8, 64).repeat(32, 1)  # eight hidden groups
 
 for step in range(50):
@@ -17,8 +17,8 @@ for step in range(50):
     v1, v2 = phi(h1), phi(h2)
     loss = wcl.ops.losses.nt_xent(g(h1), g(h2))
     loss = loss + 0.5 * wcl.ops.losses.swap(v1, v2, wcl.weak_labels(v1), wcl.weak_labels(v2))
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
-    optimiser.step()
+    optimizer.step()
     if step % 10 == 0:
         print(f"step {step}: loss {loss.item():.3f}, {len(wcl.weak_labels(v1).unique())} groups")

@@ -10,7 +10,7 @@ places. Classes are used here, so this measures a mechanism and makes no encoder
 
 SimCLR and WCL as it is are those of `wcl reproduce`; with its folder as --out they are not made
 again. The others are in its folder by-hand: their own files say method wcl, for wcl does not know
-this one, so a report of them shows other groups than they learnt from. Stopped with Ctrl-C, the
+this one, so a report of them shows other groups than they learned from. Stopped with Ctrl-C, the
 same command goes on.
 """
 
@@ -27,10 +27,10 @@ from rich.table import Table
 from torch import Tensor
 
 from wcl.config import LossConfig, ReproduceConfig
-from wcl.distributed.sharding import Share
+from wcl.distributed.sharding import BatchShard
 from wcl.methods import METHODS, WCL
 from wcl.paper import sources
-from wcl.paper.cells import Workshop, open_workshop, settings_of
+from wcl.paper.cells import ResultStore, open_result_store, settings_of
 from wcl.paper.purity import worth_of_weak_labels
 from wcl.paper.scales import at_scale
 from wcl.paper.tables import Cell, only
@@ -61,7 +61,7 @@ class ByHand(WCL):
         super().__init__(config, crops)
         self._classes, self._groups, self._kept = classes, groups, kept
 
-    def weak_labels(self, v1: Tensor, v2: Tensor, share: Share | None) -> tuple[Tensor, ...]:
+    def weak_labels(self, v1: Tensor, v2: Tensor, share: BatchShard | None) -> tuple[Tensor, ...]:
         assert share is not None
         classes = self._classes.to(v1.device)[share.rows]
         both = super().weak_labels(v1, v2, share)
@@ -103,7 +103,7 @@ def moved(labels: Tensor, share: float) -> Tensor:
     return result
 
 
-def accuracy(shop: Workshop, cell: Cell, seed: int, figure: str) -> float:
+def accuracy(shop: ResultStore, cell: Cell, seed: int, figure: str) -> float:
     """In percent; trains and measures, as far as that is not done."""
     if not shop.make(cell, seed):
         sys.exit("give the same command again to go on")
@@ -159,12 +159,12 @@ def main() -> None:
     places = sources.given([ours.run.data], given.data)
     sources.check([ours.run.data], places)
     config = ReproduceConfig(threads=given.threads, devices=1, out=given.out)
-    shop = Workshop(open_workshop(config), config, places)
+    shop = ResultStore(open_result_store(config), config, places)
     base = [accuracy(shop, simclr, seed, figure) for seed in given.seeds]
     table = Table("images that stay", "pure pairs", "accuracy", "gain over SimCLR")
     table.add_row("SimCLR", "", in_words(base), "")
 
-    def add(name: str, shop: Workshop, measured: Sequence[float]) -> None:
+    def add(name: str, shop: ResultStore, measured: Sequence[float]) -> None:
         runs = [shop.run_folder(ours.run, seed) for seed in given.seeds]
         worth = [worth_of_weak_labels(run) or {} for run in runs]
         table.add_row(
@@ -177,7 +177,7 @@ def main() -> None:
     add("WCL", shop, [accuracy(shop, ours, seed, figure) for seed in given.seeds])
     for kept in given.kept:
         folder = shop.folder / "by-hand" / f"{given.groups}-{kept:g}"
-        by_hand = Workshop(open_workshop(replace(config, out=str(folder))), config, places)
+        by_hand = ResultStore(open_result_store(replace(config, out=str(folder))), config, places)
         measured = []
         for seed in given.seeds:
             of_run = settings_of(ours.run, seed, places[ours.run.data], config)

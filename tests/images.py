@@ -9,7 +9,7 @@ from PIL import Image
 
 
 def picture(seed: int, height: int = 48, width: int = 64) -> Image.Image:
-    """A smooth coloured picture: what JPEG and resizing are made for."""
+    """A smooth colored picture: what JPEG and resizing are made for."""
     generator = np.random.default_rng(seed)
     coarse = generator.integers(0, 256, (4, 5, 3), dtype=np.uint8)
     return Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)

@@ -11,7 +11,7 @@ Positives = Literal["mean", "sum"]
 MODES: list[Positives] = ["mean", "sum"]
 seeds = st.integers(0, 2**31 - 1)
 modes = st.sampled_from(MODES)
-taus = st.sampled_from([0.05, 0.1, 0.5, 2.0])
+temperatures = st.sampled_from([0.05, 0.1, 0.5, 2.0])
 
 
 def normal(seed: int, *shape: int) -> Tensor:
@@ -28,7 +28,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum() / (a.square().sum().sqrt() * b.square().sum().sqrt())
 
 
-def nt_xent_by_loop(z1: Tensor, z2: Tensor, tau: float) -> Tensor:
+def nt_xent_by_loop(z1: Tensor, z2: Tensor, temperature: float) -> Tensor:
     views = [*z1, *z2]
     total = torch.zeros((), dtype=z1.dtype)
     for i, anchor in enumerate(views):
@@ -36,13 +36,13 @@ def nt_xent_by_loop(z1: Tensor, z2: Tensor, tau: float) -> Tensor:
         denominator = torch.zeros((), dtype=z1.dtype)
         for k, other in enumerate(views):
             if k != i:
-                denominator = denominator + torch.exp(cosine(anchor, other) / tau)
-        total = total - torch.log(torch.exp(cosine(anchor, positive) / tau) / denominator)
+                denominator = denominator + torch.exp(cosine(anchor, other) / temperature)
+        total = total - torch.log(torch.exp(cosine(anchor, positive) / temperature) / denominator)
     return total / len(views)
 
 
 def supervised_by_loop(
-    v: Tensor, labels: Tensor, tau: float, positives: Positives, key_gradient: bool
+    v: Tensor, labels: Tensor, temperature: float, positives: Positives, key_gradient: bool
 ) -> Tensor:
     keys = v if key_gradient else v.detach()
     total = torch.zeros((), dtype=v.dtype)
@@ -50,9 +50,9 @@ def supervised_by_loop(
         denominator = torch.zeros((), dtype=v.dtype)
         for k, key in enumerate(keys):
             if k != i:
-                denominator = denominator + torch.exp(cosine(anchor, key) / tau)
+                denominator = denominator + torch.exp(cosine(anchor, key) / temperature)
         terms = [
-            -torch.log(torch.exp(cosine(anchor, keys[j]) / tau) / denominator)
+            -torch.log(torch.exp(cosine(anchor, keys[j]) / temperature) / denominator)
             for j in range(len(v))
             if j != i and labels[j] == labels[i]
         ]

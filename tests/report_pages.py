@@ -26,7 +26,7 @@ def wicked_photos(root: Path) -> Path:
 
 
 def tiny_photo_run(data: Path, out: Path, **changes: Any) -> Path:
-    return photo_run(data, out, **{"workers": 0, **changes})
+    return photo_run(data, out, **{"num_workers": 0, **changes})
 
 
 class Page(HTMLParser):

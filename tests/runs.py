@@ -15,13 +15,13 @@ from wcl.training import loop as train
 
 TINY: dict[str, Any] = {
     "limit": 128,
-    "batch": 32,
+    "batch_size": 32,
     "epochs": 2,
-    "model": {"head_width": 32, "head_out": 16},
+    "model": {"head_hidden_dim": 32, "head_out_dim": 16},
     "log": {"every": 2, "tensorboard": False},
 }
 
-CROPS: dict[str, Any] = {"count": 2, "size": 16, "area": [0.3, 0.6], "neighbours": True}
+CROPS: dict[str, Any] = {"count": 2, "size": 16, "scale": [0.3, 0.6], "neighbors": True}
 
 
 class Row(NamedTuple):
@@ -51,9 +51,21 @@ def tiny_run(out: Path, **changes: Any) -> Path:
 
 def photo_run(data: Path, out: Path, **changes: Any) -> Path:
     """A few steps on photos, decoded by a worker process."""
-    settings = {**TINY, "data": str(data), "limit": 0, "batch": 8, "size": 32, "workers": 1}
+    settings = {
+        **TINY,
+        "data": str(data),
+        "limit": 0,
+        "batch_size": 8,
+        "image_size": 32,
+        "num_workers": 1,
+    }
     settings["crops"] = {"count": 0}
-    model = {"backbone": "resnet_small", "stem": "stride2", "head_width": 32, "head_out": 16}
+    model = {
+        "backbone": "resnet_small",
+        "stem": "stride2",
+        "head_hidden_dim": 32,
+        "head_out_dim": 16,
+    }
     return wcl.pretrain("folder", **{**settings, "out": str(out), "model": model, **changes})
 
 
@@ -74,19 +86,19 @@ def checkpoint(run: Path) -> dict[str, Any]:
 
 
 def assert_same_run(a: Path, b: Path) -> None:
-    """Weights, optimiser, neighbours and metrics are equal bit for bit."""
+    """Weights, optimizer, neighbors and metrics are equal bit for bit."""
     first, second = weights(a), weights(b)
     assert first.keys() == second.keys()
     for name in first:
         assert torch.equal(first[name], second[name]), name
     one, two = checkpoint(a), checkpoint(b)
-    for key, state in one["optimiser"]["state"].items():
+    for key, state in one["optimizer"]["state"].items():
         for name, value in state.items():
-            other = two["optimiser"]["state"][key][name]
+            other = two["optimizer"]["state"][key][name]
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(other))
-    assert one["neighbourhood"].keys() == two["neighbourhood"].keys()
-    for name, value in one["neighbourhood"].items():
-        other = two["neighbourhood"][name]
+    assert one["neighborhood"].keys() == two["neighborhood"].keys()
+    for name, value in one["neighborhood"].items():
+        other = two["neighborhood"][name]
         assert value is other is None or torch.equal(value, other), name
     assert metrics(a) == metrics(b)
 

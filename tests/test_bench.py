@@ -82,5 +82,5 @@ def test_the_bytes_of_a_step_are_those_of_the_tensors_that_are_sent() -> None:
     gathered = scale.gathered_bytes(batch, processes, width, gradient=True)
     assert gathered == 4 * (others.nbytes + from_each_other)
     assert scale.gathered_bytes(batch, processes, width, gradient=False) == 4 * others.nbytes
-    assert scale.neighbour_bytes(batch, processes) == 2 * torch.arange(8).nbytes
+    assert scale.neighbor_bytes(batch, processes) == 2 * torch.arange(8).nbytes
     assert scale.mask_bytes(batch, processes) == 2 * torch.zeros(4, 12).nbytes

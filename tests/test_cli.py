@@ -95,30 +95,39 @@ def test_the_module_is_the_command() -> None:
         (["pretrain", "--out", "x"], "--data"),
         (["pretrain", "digits"], "--out"),
         (["pretrain", "digits", "--epoch", "3"], "did you mean epochs"),
-        (["pretrain", "digits", "--optim.ratee", "3"], "did you mean optim.rate"),
+        (["pretrain", "digits", "--optim.ratee", "3"], "did you mean optim.lr"),
         (["pretrain", "digits", "--epochs", "ten"], "--epochs: ten is not a whole number"),
         (["pretrain", "digits", "--method", "byol"], "--method: byol is not one of wcl, simclr"),
         (["pretrain", "digits", "--epochs", "0", "--out", "x"], "--epochs: must be at least 1"),
-        (["pretrain", "digits", "--batch", "1", "--out", "x"], "--batch: must be at least 2"),
-        (["pretrain", "digits", "--augment.area", "[1, 0.2]", "--out", "x"], "is not a range"),
+        (
+            ["pretrain", "digits", "--batch_size", "1", "--out", "x"],
+            "--batch_size: must be at least 2",
+        ),
+        (["pretrain", "digits", "--augment.scale", "[1, 0.2]", "--out", "x"], "is not a range"),
         (["pretrain", "digits", "--augment.flip", "1.5", "--out", "x"], "a probability"),
         (["pretrain", "digits", "--augment.mean", "[]", "--out", "x"], "for each of 1 channels"),
         (["pretrain", "digits", "--log.every", "0", "--out", "x"], "--log.every: must be"),
         (["pretrain", "digits", "--precision", "16-mixed", "--out", "x"], "needs a CUDA GPU"),
         (["pretrain", "digits", "--model.backbone", "resnet18.x", "--out", "x"], "resnet18.x"),
-        (["pretrain", "digits", "--size", "8", "--out", "x"], "--size: conv_tiny cannot take"),
-        (["pretrain", "digits", "--optim.rate", ".nan", "--out", "x"], "--optim.rate: must be a f"),
+        (
+            ["pretrain", "digits", "--image_size", "8", "--out", "x"],
+            "--image_size: conv_tiny cannot take",
+        ),
+        (["pretrain", "digits", "--optim.lr", ".nan", "--out", "x"], "--optim.lr: must be a f"),
         (["pretrain", "digits", "--augment.zoom", "[1, .inf]", "--out", "x"], "must be a finite"),
         (["pretrain", "digits", "--seed", "9" * 30, "--out", "x"], "--seed: must be between 0 and"),
-        (["pretrain", "digits", "--size", "2000000", "--out", "x"], "--size: must be at most"),
-        (["pretrain", "digits", "--optim.rate", "1e39", "--out", "x"], "--optim.rate: must be at"),
-        (["views", "digits", "--augment.area", "[2, 3]"], "is not a range"),
+        (
+            ["pretrain", "digits", "--image_size", "2000000", "--out", "x"],
+            "--image_size: must be at most",
+        ),
+        (["pretrain", "digits", "--optim.lr", "1e39", "--out", "x"], "--optim.lr: must be at"),
+        (["views", "digits", "--augment.scale", "[2, 3]"], "is not a range"),
         (["bench", "labels", "--rounds", "-1"], "--rounds"),
         (["views", "digits", "--images", "0"], "--images: must be at least 1"),
         (["views", "digits", "--out", "nowhere/x.png"], "a folder that exists"),
         (["views", "digits", "--out", "x.gif"], "must be a .png file"),
         (["pretrain", "--resume"], "--out: name the folder"),
-        (["pretrain", "digits", "--batch", "5000", "--out", "x"], "fewer than one batch"),
+        (["pretrain", "digits", "--batch_size", "5000", "--out", "x"], "fewer than one batch"),
         (["pretrain", "digits", "--model.backbone", "resnet19", "--out", "x"], "did you mean"),
         (["pretrain", "digits", "--model.head_layers", "5", "--out", "x"], "must be 2 or 3"),
         (["pretrain", "digits", "--config", "nowhere.yaml"], "no such file"),
@@ -164,18 +173,18 @@ def test_a_mistake_is_one_line_that_names_it_and_leaves_nothing(
         (["--crops.warmup", "5"], "--crops.warmup: 5 epochs are more than the run's 4"),
         (["--crops.warmup", "-0.5"], "--crops.warmup: must be at least 0"),
         (["--crops.warmup", ".inf"], "--crops.warmup: must be a finite number"),
-        (["--crops.area", "[0.5, 0.1]"], "--crops.area: [0.5, 0.1] is not a range"),
-        (["--crops.area", "[0, 0.5]"], "--crops.area: [0.0, 0.5] is not a range"),
-        (["--crops.area", "[0.5, 1.5]"], "--crops.area: [0.5, 1.5] is not a range"),
-        (["--crops.area", "[.nan, 0.5]"], "--crops.area: must be a finite number"),
-        (["--crops.area", "0.3"], "--crops.area: 0.3 is not"),
-        (["--crops.area", "[0.1, 0.2, 0.3]"], "--crops.area: [0.1, 0.2, 0.3] is not"),
+        (["--crops.scale", "[0.5, 0.1]"], "--crops.scale: [0.5, 0.1] is not a range"),
+        (["--crops.scale", "[0, 0.5]"], "--crops.scale: [0.0, 0.5] is not a range"),
+        (["--crops.scale", "[0.5, 1.5]"], "--crops.scale: [0.5, 1.5] is not a range"),
+        (["--crops.scale", "[.nan, 0.5]"], "--crops.scale: must be a finite number"),
+        (["--crops.scale", "0.3"], "--crops.scale: 0.3 is not"),
+        (["--crops.scale", "[0.1, 0.2, 0.3]"], "--crops.scale: [0.1, 0.2, 0.3] is not"),
         (["--crops.cache", "-1"], "--crops.cache: must be at least 0"),
         (["--crops.bank", "tape"], "--crops.bank: tape is not one of memory, disk"),
         (["--crops.search", "near"], "--crops.search: near is not one of auto, exact"),
         (
             ["--loss.nce", "0", "--loss.swap", "0", "--loss.cnce", "0", "--loss.cswap", "0"],
-            "nothing would be learnt",
+            "nothing would be learned",
         ),
         (["--method", "simclr", "--loss.nce", "0"], "--loss.nce: SimCLR is that loss"),
     ],
@@ -188,7 +197,7 @@ def test_a_mistake_about_crops_is_one_line_that_names_it_and_leaves_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    right = ["--crops.count", "2", "--crops.size", "16", "--epochs", "4", "--batch", "32"]
+    right = ["--crops.count", "2", "--crops.size", "16", "--epochs", "4", "--batch_size", "32"]
     assert says in refused(["pretrain", "digits", *right, *words, "--out", "x"], capsys)
     assert list(tmp_path.iterdir()) == []
 
@@ -236,7 +245,7 @@ def test_a_name_that_is_not_text_is_refused_before_any_work(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_classes_of_unlabelled_data_are_refused(
+def test_classes_of_unlabeled_data_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, out = flat_folder(tmp_path / "flat"), tmp_path / "run"
@@ -250,7 +259,7 @@ def test_an_unknown_setting_in_a_file_is_named(
 ) -> None:
     (tmp_path / "mine.yaml").write_text("optim: {ratee: 3}\n")
     complaint = refused(["pretrain", "digits", "--config", str(tmp_path / "mine.yaml")], capsys)
-    assert "did you mean optim.rate" in complaint
+    assert "did you mean optim.lr" in complaint
     (tmp_path / "broken.yaml").write_text("optim: {rate: [3\n")
     refused(["pretrain", "digits", "--config", str(tmp_path / "broken.yaml")], capsys)
 
@@ -278,7 +287,7 @@ def test_a_file_that_is_no_encoder_is_refused(
     )
 
 
-def test_labels_asked_of_unlabelled_data_are_refused(
+def test_labels_asked_of_unlabeled_data_are_refused(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = flat_folder(tmp_path / "flat")
@@ -287,24 +296,30 @@ def test_labels_asked_of_unlabelled_data_are_refused(
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--tau", "0"), ("--tau", ".nan"), ("--k", "-1"), ("--rate", "-1"), ("--batch", "0")],
+    [
+        ("--temperature", "0"),
+        ("--temperature", ".nan"),
+        ("--k", "-1"),
+        ("--lr", "-1"),
+        ("--batch_size", "0"),
+    ],
 )
 def test_evaluations_refuse_numbers_that_cannot_be(
     option: str, value: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    protocol = "knn" if option in ("--tau", "--k") else "linear"
+    protocol = "knn" if option in ("--temperature", "--k") else "linear"
     words = ["eval", protocol, str(run), "--data", "digits", option, value]
     assert option in refused(words, capsys)
 
 
-@pytest.mark.parametrize("workers", ["-2", "1025"])
+@pytest.mark.parametrize("num_workers", ["-2", "1025"])
 @pytest.mark.parametrize(
     "command",
-    ["eval knn RUN", "eval all RUN", "embed RUN", "neighbours RUN", "duplicates RUN", "report RUN"],
+    ["eval knn RUN", "eval all RUN", "embed RUN", "neighbors RUN", "duplicates RUN", "report RUN"],
 )
 def test_every_command_refuses_workers_that_cannot_be(
     command: str,
-    workers: str,
+    num_workers: str,
     run: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -313,10 +328,10 @@ def test_every_command_refuses_workers_that_cannot_be(
     monkeypatch.chdir(tmp_path)
     Image.new("RGB", (9, 9)).save("query.png")
     words = [str(run) if word == "RUN" else word for word in command.split()]
-    more = {"embed": ["--out", "x.csv"], "neighbours": ["--query", "query.png"]}
-    words += ["--data", "digits", f"--workers={workers}", *more.get(words[0], [])]
+    more = {"embed": ["--out", "x.csv"], "search": ["--query", "query.png"]}
+    words += ["--data", "digits", f"--num_workers={num_workers}", *more.get(words[0], [])]
     said = refused(words, capsys)
-    assert said == f"wcl: --workers: must be between -1 and 1024, not {workers}\n"
+    assert said == f"wcl: --num_workers: must be between -1 and 1024, not {num_workers}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["query.png"]
 
 

@@ -22,12 +22,13 @@ DOCUMENTS = ["README.md", "docs/guide.md"]
 # What makes a command that takes hours take seconds; its own words are left as they are.
 QUICK = {
     "pretrain": (
-        "--epochs 1 --batch 8 --size 32 --model.backbone resnet18 --model.head_width 16 "
-        "--crops.size 16 --log.tensorboard false --workers 0"
+        "--epochs 1 --batch_size 8 --image_size 32 --model.backbone resnet18 "
+        "--model.head_hidden_dim 16 "
+        "--crops.size 16 --log.tensorboard false --num_workers 0"
     ),
-    "eval linear": "--epochs 1 --workers 0",
-    "eval finetune": "--epochs 1 --workers 0",
-    "eval": "--workers 0",
+    "eval linear": "--epochs 1 --num_workers 0",
+    "eval finetune": "--epochs 1 --num_workers 0",
+    "eval": "--num_workers 0",
     "bench": "--rounds 1",
 }
 
@@ -46,7 +47,7 @@ def commands(document: str) -> list[list[str]]:
 def made_quick(words: list[str]) -> list[str]:
     for start, extra in QUICK.items():
         if " ".join(words).startswith(start) and "--resume" not in words:
-            pieces = ["--micro_batch", "4"] if "--micro_batch" in words else []
+            pieces = ["--micro_batch_size", "4"] if "--micro_batch_size" in words else []
             return [*words, *extra.split(), *pieces]
     return words
 
@@ -105,7 +106,7 @@ def test_the_python_of_a_document_works(
     (here / "photos").symlink_to(place / "photos")
     (here / "query.jpg").symlink_to(place / "query.jpg")
     pretrain = wcl.pretrain
-    quick = {"batch": 8, "size": 32, "workers": 0, "log__tensorboard": False}
+    quick = {"batch_size": 8, "image_size": 32, "num_workers": 0, "log__tensorboard": False}
 
     def quickly(recipe: str, **changes: Any) -> Path:
         return pretrain(recipe, **{**changes, **quick, "epochs": 1})

@@ -276,8 +276,10 @@ _COMMANDS = """
 import sys
 from wcl.cli import run_command
 out, photos = sys.argv[1:]
-tiny = ["--batch", "32", "--epochs", "1", "--model.head_width", "32", "--model.head_out", "16"]
-small = ["--size", "32", "--workers", "1", "--model.backbone", "resnet18", "--batch", "8"]
+tiny = ["--batch_size", "32", "--epochs", "1"]
+tiny += ["--model.head_hidden_dim", "32", "--model.head_out_dim", "16"]
+small = ["--image_size", "32", "--num_workers", "1", "--batch_size", "8"]
+small += ["--model.backbone", "resnet18"]
 small += ["--epochs", "1"]
 for words in (
     ["data", photos],

@@ -11,7 +11,7 @@ from wcl.system import torchvision_import
 
 if TYPE_CHECKING:
     from wcl import augment, data, evaluation, methods, models, ops
-    from wcl.apps.search import duplicates, neighbours
+    from wcl.apps.search import duplicates, search
     from wcl.evaluation import evaluate
     from wcl.exporters import export, load
     from wcl.ops import losses
@@ -32,9 +32,9 @@ __all__ = [
     "losses",
     "methods",
     "models",
-    "neighbours",
     "ops",
     "pretrain",
+    "search",
     "weak_labels",
 ]
 
@@ -44,7 +44,7 @@ _FUNCTIONS = {
     "export": "wcl.exporters",
     "pretrain": "wcl.training.loop",
     "evaluate": "wcl.evaluation",
-    "neighbours": "wcl.apps.search",
+    "search": "wcl.apps.search",
     "duplicates": "wcl.apps.search",
 }
 _MODULES = {"losses": "wcl.ops.losses", "errors": "wcl.system.errors"}

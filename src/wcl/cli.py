@@ -25,8 +25,8 @@ from wcl.config.words import (
 from wcl.system.errors import (
     ConnectionLost,
     InputError,
+    ReportedByRankZero,
     RunError,
-    ToldElsewhere,
     did_you_mean,
     in_words,
 )
@@ -65,13 +65,13 @@ def evaluate(words: list[str]) -> int:
         every = options(AllConfig, "eval all", words, usage)
         must_have_weights(run)
         sign_of_life(f"all evaluations of {run}")
-        from wcl.evaluation.evaluate_all import everything, show_everything
+        from wcl.evaluation.evaluate_all import evaluate_all, show_all
 
-        found = everything(run, every)
+        found = evaluate_all(run, every)
         if as_json:
             print(json.dumps(found))
         else:
-            show_everything(found)
+            show_all(found)
         return 0
     if protocol == "finetune":  # `from` cannot be the name of a setting in Python
         words = [re.sub(r"^--from(?==|$)", "--start", word) for word in words]
@@ -102,20 +102,20 @@ def embed(words: list[str]) -> int:
     return 0
 
 
-def neighbours(words: list[str]) -> int:
-    from wcl.config import NeighboursConfig
+def search(words: list[str]) -> int:
+    from wcl.config import SearchConfig
 
     usage = "RUN --data SRC --query FILE [-k 12] [--json]"
     as_json, words = take_flag("--json", words)
-    run, words = positional("run", words, f"wcl neighbours {usage}")
+    run, words = positional("run", words, f"wcl search {usage}")
     queries, words = take_values("--query", words)
     words = ["--k" if word == "-k" else word for word in words]
-    config = options(NeighboursConfig, "neighbours", words, usage)
+    config = options(SearchConfig, "search", words, usage)
     config.query = queries
     must_have_weights(run)
-    from wcl.apps.search import show_neighbours
+    from wcl.apps.search import show_search
 
-    show_neighbours(run, config, as_json)
+    show_search(run, config, as_json)
     return 0
 
 
@@ -236,7 +236,7 @@ def bench(words: list[str]) -> int:
         "labels": "weak labels against a bare product of matrices, and against SciPy",
         "step": "a step of WCL against one of SimCLR, and what loading images costs",
         "crops": "a step with small crops against one of SimCLR",
-        "knn": "the search for neighbours: ours, faiss's, exact and approximate",
+        "knn": "the search for neighbors: ours, faiss's, exact and approximate",
         "eval": "the fast linear probe against the paper's",
         "scale": "memory and time of large batches",
     }
@@ -272,7 +272,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "report": (report, "write a page about runs: scores, curves, groups, a map"),
     "watch": (watch, "follow a run in the browser while it trains"),
     "embed": (embed, "write the vectors of all images to a parquet, npy or csv file"),
-    "neighbours": (neighbours, "find the images most like a given one, and draw them"),
+    "search": (search, "find the images most like a given one, and draw them"),
     "duplicates": (duplicates, "find images that are nearly the same; nothing is deleted"),
     "export": (export, "write an encoder for timm, torch, ONNX or the Hugging Face hub"),
     "recipes": (recipes, "list the recipes, or print one"),
@@ -324,7 +324,7 @@ def run_command(words: list[str]) -> int:
             sys.stderr.flush()
             os._exit(1)
         return 2 if isinstance(error, InputError) else 1
-    except ToldElsewhere as error:
+    except ReportedByRankZero as error:
         return error.status
     except OSError as error:  # a full disk, a file that vanished, a folder without permission
         print(f"wcl: {in_words(error)}", file=sys.stderr)

@@ -43,7 +43,7 @@ def photos_run(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config(data: Path | str, out: Path, **changes: str) -> EmbedConfig:
-    return EmbedConfig(str(data), str(out), workers=0, **changes)  # type: ignore[arg-type]
+    return EmbedConfig(str(data), str(out), num_workers=0, **changes)  # type: ignore[arg-type]
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

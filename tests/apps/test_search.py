@@ -1,4 +1,4 @@
-"""`wcl neighbours` and `wcl duplicates` against naive search, and as a person meets them."""
+"""`wcl search` and `wcl duplicates` against naive search, and as a person meets them."""
 
 import json
 import os
@@ -55,44 +55,44 @@ def disjoint_sets(features: torch.Tensor, threshold: float) -> list[set[int]]:
     return [group for i, group in enumerate(sets) if len(group) > 1 and min(group) == i]
 
 
-def test_neighbours_are_those_of_a_naive_sort(data: Path, run: Path, tmp_path: Path) -> None:
+def test_neighbors_are_those_of_a_naive_sort(data: Path, run: Path, tmp_path: Path) -> None:
     query = tmp_path / "query.png"
     picture(5000).save(query)
     encoder = wcl.load(run)
     paths = [str(path) for path in sorted(data.rglob("*.jpg"))]
     cosine = F.cosine_similarity(encoder.embed(query), encoder.embed(paths))
-    [found] = wcl.neighbours(run, data, query, k=5)
+    [found] = wcl.search(run, data, query, k=5)
     assert found.query == str(query)
     order = cosine.argsort(descending=True)[:5]
-    assert [image.path for image in found.neighbours] == [paths[i] for i in order]
-    assert [image.index for image in found.neighbours] == order.tolist()
+    assert [image.path for image in found.neighbors] == [paths[i] for i in order]
+    assert [image.index for image in found.neighbors] == order.tolist()
     expected = pytest.approx(cosine[order].tolist(), abs=1e-5)
-    assert [image.cosine for image in found.neighbours] == expected
+    assert [image.cosine for image in found.neighbors] == expected
 
 
-def test_a_query_is_not_its_own_neighbour_but_a_copy_of_it_is(
+def test_a_query_is_not_its_own_neighbor_but_a_copy_of_it_is(
     run: Path, with_copies: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(with_copies)
     for query in (with_copies / "3.jpg", Path("3.jpg"), Path("../library/3.jpg")):
-        [found] = wcl.neighbours(run, with_copies, query, k=3)
-        assert {Path(image.path).name for image in found.neighbours} == {
+        [found] = wcl.search(run, with_copies, query, k=3)
+        assert {Path(image.path).name for image in found.neighbors} == {
             "3 copy.jpg",
             "3 small.png",
             "3 again.jpg",
         }
-        assert found.neighbours[0].cosine == pytest.approx(1, abs=1e-5)
-        assert found.neighbours[0].cosine <= 1
+        assert found.neighbors[0].cosine == pytest.approx(1, abs=1e-5)
+        assert found.neighbors[0].cosine <= 1
 
 
-def test_more_neighbours_than_images_are_all_of_them(data: Path, run: Path, tmp_path: Path) -> None:
+def test_more_neighbors_than_images_are_all_of_them(data: Path, run: Path, tmp_path: Path) -> None:
     picture(1).save(tmp_path / "other.png")
     queries = [tmp_path / "other.png", data / "cat" / "000.jpg"]
-    found = wcl.neighbours(run, data, queries, k=1000)
-    assert [len(one.neighbours) for one in found] == [24, 23]
+    found = wcl.search(run, data, queries, k=1000)
+    assert [len(one.neighbors) for one in found] == [24, 23]
     alone = flat_folder(tmp_path / "alone", 1)
     with pytest.raises(InputError, match="no image besides the query"):
-        wcl.neighbours(run, alone, alone / "0.png")
+        wcl.search(run, alone, alone / "0.png")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -168,8 +168,8 @@ def test_the_commands_print_tables_and_draw(
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     common = [str(run), "--data", str(with_copies)]
     query = str(with_copies / "3.jpg")
-    for name in ("neighbours.png", "neighbours-2.png", "neighbours-3.png"):
-        assert run_command(["neighbours", *common, "--query", query, "-k", "3"]) == 0
+    for name in ("neighbors.png", "neighbors-2.png", "neighbors-3.png"):
+        assert run_command(["search", *common, "--query", query, "-k", "3"]) == 0
         said = capsys.readouterr().out
         assert "rank  cosine  path" in said and "3 copy.jpg" in said
         assert said.endswith(f"wrote {name}\n")
@@ -197,11 +197,11 @@ def test_json_is_one_object_and_draws_only_where_it_is_told(
     common = [str(run), "--data", str(with_copies), "--json"]
     files = [str(with_copies / name) for name in ("1.jpg", "3.jpg")]
     for words in (["--query", ",".join(files)], [f"--query={files[0]}", "--query", files[1]]):
-        assert run_command(["neighbours", *common, *words, "--k", "2"]) == 0
+        assert run_command(["search", *common, *words, "--k", "2"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert [one["query"] for one in found["queries"]] == files
-        assert [len(one["neighbours"]) for one in found["queries"]] == [2, 2]
-        assert {"path", "cosine", "index"} == found["queries"][0]["neighbours"][0].keys()
+        assert [len(one["search"]) for one in found["queries"]] == [2, 2]
+        assert {"path", "cosine", "index"} == found["queries"][0]["search"][0].keys()
     assert run_command(["duplicates", *common, "--threshold", "0.999"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["images"], found["threshold"], len(found["groups"])) == (13, 0.999, 1)
@@ -267,31 +267,31 @@ def test_unreadable_images_and_names_of_any_kind_are_no_trouble(
     assert len(group["paths"]) == 3
     for name in names:
         query = str(root / os.fsdecode(name))
-        assert run_command(["neighbours", *common, "--query", query, "--json"]) == 0
+        assert run_command(["search", *common, "--query", query, "--json"]) == 0
         [one] = json.loads(capsys.readouterr().out)["queries"]
-        assert len(one["neighbours"]) == 2
-        assert run_command(["neighbours", *common, "--query", query]) == 0
+        assert len(one["search"]) == 2
+        assert run_command(["search", *common, "--query", query]) == 0
         capsys.readouterr()
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["neighbours"], "--query: name an image"),
-        (["neighbours", "--query"], "--query: the file is missing"),
-        (["neighbours", "--query", "nowhere.jpg"], "nowhere.jpg: no such file"),
-        (["neighbours", "--query", "text.jpg"], "text.jpg: not an image"),
-        (["neighbours", "--query", "folder"], "folder: a folder; `wcl embed`"),
-        (["neighbours", "--query", "good.png", "-k", "0"], "--k: must be at least 1"),
-        (["neighbours", "--query", "good.png", "--out", "good.png"], "good.png: exists already"),
-        (["neighbours", "--query", "good.png", "--out", "x.gif"], "must be a .png file"),
-        (["neighbours", "--query", "good.png", "--data", "no"], "no: no such data"),
+        (["search"], "--query: name an image"),
+        (["search", "--query"], "--query: the file is missing"),
+        (["search", "--query", "nowhere.jpg"], "nowhere.jpg: no such file"),
+        (["search", "--query", "text.jpg"], "text.jpg: not an image"),
+        (["search", "--query", "folder"], "folder: a folder; `wcl embed`"),
+        (["search", "--query", "good.png", "-k", "0"], "--k: must be at least 1"),
+        (["search", "--query", "good.png", "--out", "good.png"], "good.png: exists already"),
+        (["search", "--query", "good.png", "--out", "x.gif"], "must be a .png file"),
+        (["search", "--query", "good.png", "--data", "no"], "no: no such data"),
         (["duplicates", "--threshold", "0"], "--threshold: must be above 0"),
         (["duplicates", "--threshold", "1.5"], "--threshold: must be above 0"),
         (["duplicates", "--threshold", ".nan"], "--threshold: must be above 0"),
         (["duplicates", "--out", "good.png"], "good.png: exists already"),
         (["duplicates", "--out", "link.png"], "link.png: a link that leads nowhere"),
-        (["neighbours", "--query", "good.png", "--out", "link.png"], "a link that leads nowhere"),
+        (["search", "--query", "good.png", "--out", "link.png"], "a link that leads nowhere"),
         (["duplicates", "--data", ""], "--data: say where"),
     ],
 )

@@ -10,17 +10,17 @@ from wcl.apps.tile_sheet import Row, Tile, tile_sheet
 LEAD = (250, 0, 0)
 
 
-def colour(number: int) -> tuple[int, int, int]:
+def color(number: int) -> tuple[int, int, int]:
     return 10, number, 90
 
 
 def sheet_of(sizes: list[int], columns: int = 8, lead: bool = False) -> Image.Image:
-    """Rows of so many tiles each, all of another colour."""
+    """Rows of so many tiles each, all of another color."""
     numbers = iter(range(sum(sizes)))
     rows = [
         Row(
             f"{size} images",
-            [Tile(whole(colour(next(numbers))), "0.99", "name.jpg") for _ in range(size)],
+            [Tile(whole(color(next(numbers))), "0.99", "name.jpg") for _ in range(size)],
             Tile(whole(LEAD), "query", "query.jpg") if lead else None,
         )
         for size in sizes
@@ -33,7 +33,7 @@ def whole(of: tuple[int, int, int]) -> Image.Image:
 
 
 def places(sheet: Image.Image, of: tuple[int, int, int]) -> list[tuple[int, int]]:
-    """The upper left corners of the tiles of a colour, each of which must be whole."""
+    """The upper left corners of the tiles of a color, each of which must be whole."""
     regions, _ = ndimage.label((np.asarray(sheet) == of).all(axis=2))
     found = ndimage.find_objects(regions)
     sides = {side.stop - side.start for place in found for side in place}
@@ -47,7 +47,7 @@ SIZES = [[2], [2] * 2, [2] * 3, [2] * 5, [2] * 20, [3, 2, 2], [8, 5, 3, 3, 2, 2,
 @pytest.mark.parametrize("sizes", [*SIZES, [8, 2]])
 def test_every_tile_is_there_in_the_order_of_reading(sizes: list[int]) -> None:
     sheet = sheet_of(sizes)
-    found = [places(sheet, colour(number)) for number in range(sum(sizes))]
+    found = [places(sheet, color(number)) for number in range(sum(sizes))]
     assert [len(place) for place in found] == [1] * sum(sizes)
     corners = [corner for (corner,) in found]
     assert corners == sorted(corners)
@@ -67,7 +67,7 @@ def test_the_tile_that_leads_a_row_stands_before_it(sizes: list[int]) -> None:
     assert len(leads) == len(sizes)
     firsts = [sum(sizes[:row]) for row in range(len(sizes))]
     for (top, left), first, size in zip(leads, firsts, sizes, strict=True):
-        tiles = [places(sheet, colour(first + n))[0] for n in range(size)]
+        tiles = [places(sheet, color(first + n))[0] for n in range(size)]
         assert tiles[0][0] == top
         assert all(across > left + 160 for _, across in tiles)
         lines = sorted({down for down, _ in tiles})

@@ -1,4 +1,4 @@
-"""The sheets of views and of neighbours, tile by tile, with images each of one colour."""
+"""The sheets of views and of neighbors, tile by tile, with images each of one color."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,24 +12,24 @@ from PIL import Image, ImageColor
 from scipy import ndimage
 from torch import Tensor
 
-from wcl.apps.views import contact_sheet, neighbour_sheet, write_neighbours
+from wcl.apps.views import contact_sheet, neighbor_sheet, write_neighbors
 from wcl.config import AugmentConfig, CropsConfig, PretrainConfig
 from wcl.data import ArraySource
 from wcl.system import progress
 from wcl.system.pictures import RULE
 
 BLUE, ORANGE, WHITE = (ImageColor.getrgb(name) for name in ("#0072b2", "#e69f00", "white"))
-NEIGHBOURS = (np.arange(12)[:, None] + np.array([1, 2, 5])) % 12
+NEIGHBORS = (np.arange(12)[:, None] + np.array([1, 2, 5])) % 12
 
 
-def colours(images: int = 12, channels: int = 3) -> Tensor:
+def colors(images: int = 12, channels: int = 3) -> Tensor:
     """Of each image, all different: (N, C)."""
     step = torch.arange(images)[:, None] * torch.tensor([20, 7, 3])
     return ((40 + step) % 256)[:, :channels]
 
 
 def plain_images(labels: Tensor | None = None, channels: int = 3) -> ArraySource:
-    pixels = colours(channels=channels).to(torch.uint8)[:, :, None, None].expand(-1, -1, 20, 30)
+    pixels = colors(channels=channels).to(torch.uint8)[:, :, None, None].expand(-1, -1, 20, 30)
     return ArraySource("made", pixels.contiguous(), labels)
 
 
@@ -37,15 +37,15 @@ def plain_images(labels: Tensor | None = None, channels: int = 3) -> ArraySource
 class Tile:
     image: int
     frame: tuple[int, ...]
-    """The colour on all its sides."""
+    """The color on all its sides."""
 
 
 def tiles_of(sheet: Image.Image, channels: int = 3) -> list[list[Tile]]:
     """The rows of a sheet, read from its pixels wherever the tiles may lie."""
     pixels = np.asarray(sheet)
     places: dict[int, list[tuple[int, Tile]]] = {}
-    for image, colour in enumerate(colours(channels=channels).expand(-1, 3).tolist()):
-        regions, _ = ndimage.label((pixels == colour).all(axis=2))
+    for image, color in enumerate(colors(channels=channels).expand(-1, 3).tolist()):
+        regions, _ = ndimage.label((pixels == color).all(axis=2))
         for down, across in ndimage.find_objects(regions):
             if min(down.stop - down.start, across.stop - across.start) < 50:
                 continue  # a coincidence, no tile
@@ -70,7 +70,7 @@ def images_of(sheet: Image.Image, channels: int = 3) -> list[list[int]]:
 
 def rows_of(images: list[int]) -> list[list[int]]:
     """What the sheet should show of these."""
-    return [[image, *NEIGHBOURS[image].tolist()] for image in images]
+    return [[image, *NEIGHBORS[image].tolist()] for image in images]
 
 
 def order_of(seed: int, images: int = 12) -> list[int]:
@@ -78,18 +78,18 @@ def order_of(seed: int, images: int = 12) -> list[int]:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_a_row_is_an_image_and_its_neighbours_in_order(channels: int) -> None:
-    sheet = neighbour_sheet(plain_images(channels=channels), NEIGHBOURS, seed=3, images=5)
+def test_a_row_is_an_image_and_its_neighbors_in_order(channels: int) -> None:
+    sheet = neighbor_sheet(plain_images(channels=channels), NEIGHBORS, seed=3, images=5)
     assert sheet is not None
     assert images_of(sheet, channels) == rows_of(order_of(3)[:5])
 
 
 @pytest.mark.parametrize("unreadable", [[], [4, 9]])
-def test_frames_tell_neighbours_of_the_class_from_others(unreadable: list[int]) -> None:
+def test_frames_tell_neighbors_of_the_class_from_others(unreadable: list[int]) -> None:
     labels = torch.tensor([0, 0, 1, 2, 1, 0, 0, 2, 2, 1, 1, 0])
     source = plain_images(labels)
     source.unreadable = dict.fromkeys(unreadable, "cut short")
-    sheet = neighbour_sheet(source, NEIGHBOURS, seed=0, images=12)
+    sheet = neighbor_sheet(source, NEIGHBORS, seed=0, images=12)
     assert sheet is not None
     frames = set()
     for first, *others in tiles_of(sheet):
@@ -102,7 +102,7 @@ def test_frames_tell_neighbours_of_the_class_from_others(unreadable: list[int]) 
 
 
 def test_without_labels_there_are_no_frames() -> None:
-    sheet = neighbour_sheet(plain_images(), NEIGHBOURS, seed=0, images=4)
+    sheet = neighbor_sheet(plain_images(), NEIGHBORS, seed=0, images=4)
     assert sheet is not None
     assert {tile.frame for row in tiles_of(sheet) for tile in row} == {WHITE}
 
@@ -110,14 +110,14 @@ def test_without_labels_there_are_no_frames() -> None:
 def test_an_image_that_cannot_be_read_is_in_no_row() -> None:
     source = plain_images()
     source.unreadable = {4: "cut short", 9: "not an image"}
-    sheet = neighbour_sheet(source, NEIGHBOURS, seed=1, images=12)
+    sheet = neighbor_sheet(source, NEIGHBORS, seed=1, images=12)
     whole = [row for row in rows_of(order_of(1)) if not {4, 9} & set(row)]
     assert sheet is not None
     assert images_of(sheet) == whole
 
 
 def test_fewer_images_than_rows_wanted_are_all_shown() -> None:
-    sheet = neighbour_sheet(plain_images(), NEIGHBOURS, seed=0, images=50)
+    sheet = neighbor_sheet(plain_images(), NEIGHBORS, seed=0, images=50)
     assert sheet is not None
     assert images_of(sheet) == rows_of(order_of(0))
 
@@ -125,16 +125,16 @@ def test_fewer_images_than_rows_wanted_are_all_shown() -> None:
 def test_where_nothing_can_be_read_there_is_no_sheet_and_no_file(tmp_path: Path) -> None:
     source = plain_images()
     source.unreadable = dict.fromkeys(range(12), "cut short")
-    assert neighbour_sheet(source, NEIGHBOURS, seed=0) is None
-    write_neighbours(tmp_path / "neighbours.png", source, NEIGHBOURS, seed=0)
+    assert neighbor_sheet(source, NEIGHBORS, seed=0) is None
+    write_neighbors(tmp_path / "neighbors.png", source, NEIGHBORS, seed=0)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_sheet_written_is_the_sheet_made_in_the_place_of_an_older_one(tmp_path: Path) -> None:
-    path = tmp_path / "neighbours.png"
+    path = tmp_path / "neighbors.png"
     path.write_bytes(b"older")
-    write_neighbours(path, plain_images(), NEIGHBOURS, seed=5)
-    made = neighbour_sheet(plain_images(), NEIGHBOURS, seed=5)
+    write_neighbors(path, plain_images(), NEIGHBORS, seed=5)
+    made = neighbor_sheet(plain_images(), NEIGHBORS, seed=5)
     assert made is not None
     with Image.open(path) as written:
         assert np.array_equal(np.asarray(written), np.asarray(made))
@@ -143,15 +143,15 @@ def test_the_sheet_written_is_the_sheet_made_in_the_place_of_an_older_one(tmp_pa
 
 def sheet_of_views(crops: int, views: int = 3) -> tuple[Image.Image, list[tuple[slice, slice]]]:
     """A sheet of four images and where their tiles are, in the order of reading."""
-    plain = AugmentConfig(jitter=0, grey=0, blur=0)
+    plain = AugmentConfig(jitter=0, grayscale=0, blur=0)
     small = CropsConfig(count=crops, size=16)
-    config = PretrainConfig(data="made", size=32, augment=plain, crops=small)
+    config = PretrainConfig(data="made", image_size=32, augment=plain, crops=small)
     sheet = contact_sheet(plain_images(), config, images=4, views=views)
     pixels = np.asarray(sheet).astype(int)
     places = []
-    for colour in colours().tolist():
-        # Normalising and undoing it may round.
-        regions, _ = ndimage.label((abs(pixels - colour) <= 1).all(axis=2))
+    for color in colors().tolist():
+        # Normalizing and undoing it may round.
+        regions, _ = ndimage.label((abs(pixels - color) <= 1).all(axis=2))
         found = ndimage.find_objects(regions)
         places += [place for place in found if place[0].stop - place[0].start >= 40]
     return sheet, sorted(places, key=lambda place: (sum_of(place[0]), sum_of(place[1])))
@@ -173,7 +173,7 @@ def test_a_sheet_of_views_says_how_far_it_is(
 
 
 @pytest.mark.parametrize("crops", [0, 1, 4])
-def test_small_crops_stand_behind_the_views_half_as_large_and_centred(crops: int) -> None:
+def test_small_crops_stand_behind_the_views_half_as_large_and_centerd(crops: int) -> None:
     sheet, places = sheet_of_views(crops)
     assert len(places) == 4 * (1 + 3 + crops)
     rows = [places[start : start + 4 + crops] for start in range(0, len(places), 4 + crops)]

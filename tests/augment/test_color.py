@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms import functional as reference
 
-from wcl.augment import colour_jitter, greyscale, rotate_hue
+from wcl.augment import color_jitter, rotate_hue, to_grayscale
 from wcl.augment.color import BRIGHTNESS, CONTRAST, HUE, SATURATION
 from wcl.ops.randomness import Floats, Integers
 
@@ -24,16 +24,16 @@ _ORDERS: Integers = np.array(list(permutations(range(4))), dtype=np.int64)
 
 
 def _images() -> Tensor:
-    """Random ones, plain and striped ones of the corners of the colour cube, greys, near-greys."""
+    """Random ones, plain and striped ones of the corners of the color cube, grays, near-grays."""
     generator = torch.Generator().manual_seed(0)
     random = torch.rand(8, 3, 12, 10, generator=generator)
     corners = torch.tensor([[r, g, b] for r in (0.0, 1.0) for g in (0.0, 1.0) for b in (0.0, 1.0)])
     plain = corners[:, :, None, None].expand(8, 3, 12, 10)
     striped = torch.where(torch.arange(10) % 2 == 0, plain, plain.flip(0) * 0.5)
-    grey = torch.rand(4, 1, 12, 10, generator=generator).expand(4, 3, 12, 10)
-    nearly = (grey + 0.004 * torch.rand(4, 3, 12, 10, generator=generator)).clamp(0, 1)
+    gray = torch.rand(4, 1, 12, 10, generator=generator).expand(4, 3, 12, 10)
+    nearly = (gray + 0.004 * torch.rand(4, 3, 12, 10, generator=generator)).clamp(0, 1)
     bytes_only = torch.randint(0, 256, (4, 3, 12, 10), generator=generator) / 255
-    return torch.cat([random, plain, striped, grey, nearly, bytes_only])
+    return torch.cat([random, plain, striped, gray, nearly, bytes_only])
 
 
 def _in_order(image: Tensor, factors: list[float], order: list[int]) -> Tensor:
@@ -47,7 +47,7 @@ def _assert_as_torchvision(images: Tensor, factors: Floats, order: Integers) -> 
         [_in_order(*row) for row in zip(images, factors.tolist(), order.tolist(), strict=True)]
     )
     tolerance = _HUE_TOLERANCE if factors[:, HUE].any() else _TOLERANCE
-    ours = colour_jitter(images, factors, order)
+    ours = color_jitter(images, factors, order)
     torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=0)
 
 
@@ -95,7 +95,7 @@ def test_without_hue_the_blends_are_exact_to_rounding() -> None:
     factors = _factors(24)
     factors[:, HUE] = 0
     theirs = [_in_order(*r) for r in zip(images, factors.tolist(), _ORDERS.tolist(), strict=True)]
-    ours = colour_jitter(images, factors, _ORDERS)
+    ours = color_jitter(images, factors, _ORDERS)
     torch.testing.assert_close(ours, torch.stack(theirs), atol=_TOLERANCE, rtol=0)
 
 
@@ -104,45 +104,45 @@ def test_images_with_nothing_to_change_come_back_as_they_were() -> None:
     factors = _factors(len(images))
     factors[::2] = _NOTHING
     order = np.resize(_ORDERS, (len(images), 4))
-    changed = colour_jitter(images, factors, order)
+    changed = color_jitter(images, factors, order)
     assert torch.equal(changed[::2], images[::2])
     nothing = np.tile(np.array(_NOTHING), (len(images), 1))
-    assert torch.equal(colour_jitter(images, nothing, order), images)
+    assert torch.equal(color_jitter(images, nothing, order), images)
 
 
 def test_the_images_given_are_left_alone() -> None:
     images = _images()
     before = images.clone()
-    colour_jitter(images, _factors(len(images)), np.resize(_ORDERS, (len(images), 4)))
+    color_jitter(images, _factors(len(images)), np.resize(_ORDERS, (len(images), 4)))
     rotate_hue(images, torch.full((len(images),), 0.2))
-    greyscale(images)
+    to_grayscale(images)
     assert torch.equal(images, before)
 
 
 def test_an_image_does_not_depend_on_its_batch() -> None:
     images, order = _images(), np.resize(_ORDERS, (36, 4))
     factors = _factors(len(images))
-    together = colour_jitter(images, factors, order)
+    together = color_jitter(images, factors, order)
     for i in range(len(images)):
         row = slice(i, i + 1)
-        alone = colour_jitter(images[row], factors[row], order[row])
+        alone = color_jitter(images[row], factors[row], order[row])
         torch.testing.assert_close(together[row], alone, atol=1e-6, rtol=0)
 
 
-def test_one_channel_has_brightness_and_contrast_but_no_colour() -> None:
+def test_one_channel_has_brightness_and_contrast_but_no_color() -> None:
     images = torch.rand(24, 1, 9, 9, generator=torch.Generator().manual_seed(0))
     _assert_as_torchvision(images, _factors(24), _ORDERS)
 
 
-def test_grey_equals_torchvisions() -> None:
+def test_gray_equals_torchvisions() -> None:
     images = _images()
     theirs = reference.rgb_to_grayscale(images)
-    torch.testing.assert_close(greyscale(images), theirs, atol=_TOLERANCE, rtol=0)
+    torch.testing.assert_close(to_grayscale(images), theirs, atol=_TOLERANCE, rtol=0)
 
 
-def test_grey_of_grey_is_itself() -> None:
+def test_gray_of_gray_is_itself() -> None:
     images = torch.rand(3, 1, 5, 5)
-    assert torch.equal(greyscale(images), images)
+    assert torch.equal(to_grayscale(images), images)
 
 
 def test_a_third_of_a_turn_passes_the_channels_on() -> None:
@@ -158,6 +158,6 @@ def test_a_whole_turn_changes_nothing() -> None:
         torch.testing.assert_close(turned, images, atol=_HUE_TOLERANCE, rtol=0)
 
 
-def test_hue_leaves_greys_exactly_alone() -> None:
-    greys = torch.linspace(0, 1, 11).view(11, 1, 1, 1).expand(11, 3, 4, 4)
-    assert torch.equal(rotate_hue(greys, torch.linspace(-0.5, 0.5, 11)), greys)
+def test_hue_leaves_grays_exactly_alone() -> None:
+    grays = torch.linspace(0, 1, 11).view(11, 1, 1, 1).expand(11, 3, 4, 4)
+    assert torch.equal(rotate_hue(grays, torch.linspace(-0.5, 0.5, 11)), grays)

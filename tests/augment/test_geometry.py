@@ -24,20 +24,20 @@ def _boxes(
     height: int,
     width: int,
     count: int,
-    area: tuple[float, float] = _AREA,
+    scale: tuple[float, float] = _AREA,
     ratio: tuple[float, float] = _RATIO,
     seed: int = 0,
 ) -> Integers:
     u = np.random.default_rng(seed).random((count, CROP_DRAWS))
-    return crop_boxes(u, np.full(count, height), np.full(count, width), area, ratio)
+    return crop_boxes(u, np.full(count, height), np.full(count, width), scale, ratio)
 
 
 def _reference_boxes(
-    height: int, width: int, count: int, area: tuple[float, float] = _AREA
+    height: int, width: int, count: int, scale: tuple[float, float] = _AREA
 ) -> Integers:
     torch.manual_seed(0)
     image = torch.empty(1, height, width)
-    return np.array([RandomResizedCrop.get_params(image, area, _RATIO) for _ in range(count)])
+    return np.array([RandomResizedCrop.get_params(image, scale, _RATIO) for _ in range(count)])
 
 
 def _images(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -56,13 +56,13 @@ def _assert_close(ours: Tensor, theirs: Tensor, tolerance: float) -> None:
 )
 def test_boxes_lie_inside_the_image_and_are_not_empty(
     sizes: list[tuple[int, int]],
-    area: tuple[float, float],
+    scale: tuple[float, float],
     ratio: tuple[float, float],
     seed: int,
 ) -> None:
     heights, widths = np.array(sizes, dtype=np.int64).T
     u = np.random.default_rng(seed).random((len(sizes), CROP_DRAWS))
-    top, left, height, width = crop_boxes(u, heights, widths, area, ratio).T
+    top, left, height, width = crop_boxes(u, heights, widths, scale, ratio).T
     assert (top >= 0).all()
     assert (left >= 0).all()
     assert (height >= 1).all()
@@ -83,12 +83,12 @@ def test_boxes_lie_inside_the_image_for_the_outermost_numbers(u: float) -> None:
 
 
 @pytest.mark.parametrize(("height", "width"), [(32, 32), (60, 100), (300, 120), (375, 500)])
-@pytest.mark.parametrize("area", [(0.08, 1.0), (0.2, 1.0), (0.05, 0.14)])
+@pytest.mark.parametrize("scale", [(0.08, 1.0), (0.2, 1.0), (0.05, 0.14)])
 def test_boxes_are_distributed_as_torchvisions(
-    height: int, width: int, area: tuple[float, float]
+    height: int, width: int, scale: tuple[float, float]
 ) -> None:
-    ours = _boxes(height, width, 3000, area)
-    theirs = _reference_boxes(height, width, 3000, area)
+    ours = _boxes(height, width, 3000, scale)
+    theirs = _reference_boxes(height, width, 3000, scale)
     for statistic in (_area_share, _log_ratio, lambda boxes: boxes[:, 0], lambda b: b[:, 1]):
         assert stats.ks_2samp(statistic(ours), statistic(theirs)).pvalue > 0.01 / 4
 
@@ -104,7 +104,7 @@ def _log_ratio(boxes: Integers) -> Floats:
 @pytest.mark.parametrize(
     ("height", "width"), [(500, 3), (3, 500), (1, 500), (500, 1), (20, 301), (301, 20), (2, 40)]
 )
-def test_extreme_images_fall_back_to_torchvisions_centred_crop(height: int, width: int) -> None:
+def test_extreme_images_fall_back_to_torchvisions_centerd_crop(height: int, width: int) -> None:
     ours = _boxes(height, width, 50)
     theirs = _reference_boxes(height, width, 1)
     assert (ours == theirs).all()
@@ -112,7 +112,7 @@ def test_extreme_images_fall_back_to_torchvisions_centred_crop(height: int, widt
 
 @pytest.mark.parametrize("side", [1, 2, 8, 32, 500])
 def test_the_whole_area_of_a_square_is_the_whole_image(side: int) -> None:
-    assert (_boxes(side, side, 200, area=(1, 1)) == [0, 0, side, side]).all()
+    assert (_boxes(side, side, 200, scale=(1, 1)) == [0, 0, side, side]).all()
 
 
 def test_a_box_does_not_depend_on_the_rest_of_the_batch() -> None:
@@ -154,7 +154,7 @@ def test_resized_crops_of_photos_equal_torchvisions(height: int, width: int, siz
     _assert_close(resized_crop(images.float(), boxes, size).double(), ours, 1e-4)
 
 
-def test_a_crop_of_one_pixel_is_that_colour() -> None:
+def test_a_crop_of_one_pixel_is_that_color() -> None:
     images = _images(2, 3, 9, 9)
     views = resized_crop(images, torch.tensor([[8, 8, 1, 1], [0, 3, 1, 1]]), 6)
     _assert_close(views[0], images[0, :, 8:, 8:].expand(3, 6, 6), 1e-7)
@@ -202,7 +202,7 @@ def test_blurs_equal_torchvisions(height: int, width: int, kernel: int) -> None:
     _assert_close(gaussian_blur(images, sigma, kernel), theirs, _FLOAT32)
 
 
-def test_a_blur_leaves_a_plain_colour_alone() -> None:
+def test_a_blur_leaves_a_plain_color_alone() -> None:
     images = _images(4, 3, 1, 1).expand(4, 3, 30, 30)
     _assert_close(gaussian_blur(images, torch.linspace(0.1, 5, 4), 11), images, 1e-6)
 

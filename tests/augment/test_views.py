@@ -14,21 +14,21 @@ from wcl.config import AugmentConfig
 from wcl.ops.randomness import Draws, Floats, Integers, between
 
 _OFF = AugmentConfig(
-    area=(1.0, 1.0),
+    scale=(1.0, 1.0),
     ratio=(1.0, 1.0),
     flip=0,
     jitter=0,
-    grey=0,
+    grayscale=0,
     blur=0,
     mean=(0.0, 0.0, 0.0),
     std=(1.0, 1.0, 1.0),
 )
 _DIGITS = AugmentConfig(
-    area=(1.0, 1.0),
+    scale=(1.0, 1.0),
     ratio=(1.0, 1.0),
     flip=0,
     jitter=0.8,
-    grey=0,
+    grayscale=0,
     blur=0.3,
     rotate=20,
     shear=10,
@@ -52,8 +52,8 @@ def _images(count: int, height: int = 24, width: int = 24, channels: int = 3) ->
     return torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
 
 
-def _plain(colour: tuple[int, int, int], count: int = _MANY, size: int = 4) -> Tensor:
-    pixel = torch.tensor(colour, dtype=torch.uint8).view(1, 3, 1, 1)
+def _plain(color: tuple[int, int, int], count: int = _MANY, size: int = 4) -> Tensor:
+    pixel = torch.tensor(color, dtype=torch.uint8).view(1, 3, 1, 1)
     return pixel.repeat(count, 1, size, size)
 
 
@@ -80,7 +80,7 @@ def _one_by_one(image: Tensor, config: AugmentConfig, size: int, draws: Draws) -
         ]
         for change in sorted(range(4), key=u[4:8].__getitem__):
             view = changes[change](view)
-    if draws.uniform("grey", 1)[0, 0] < config.grey:
+    if draws.uniform("grey", 1)[0, 0] < config.grayscale:
         view = reference.rgb_to_grayscale(view, num_output_channels=3)
     picked, width_of_blur = draws.uniform("blur", 2)[0].tolist()
     if picked < config.blur:
@@ -100,8 +100,8 @@ def _one_by_one(image: Tensor, config: AugmentConfig, size: int, draws: Draws) -
     if config.noise:
         noise = draws.normal("noise", view.numel(), view.device).view_as(view)
         view = (view + config.noise * noise).clamp(0, 1)
-    normalised: Tensor = reference.normalize(view, config.mean, config.std)
-    return normalised
+    normalized: Tensor = reference.normalize(view, config.mean, config.std)
+    return normalized
 
 
 def _around_one(u: float, strength: float) -> float:
@@ -110,7 +110,7 @@ def _around_one(u: float, strength: float) -> float:
 
 
 _MOCO = AugmentConfig()
-_SIMCLR = AugmentConfig(area=(0.08, 1.0), brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2)
+_SIMCLR = AugmentConfig(scale=(0.08, 1.0), brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2)
 _ALL = replace(_MOCO, rotate=20, shear=10, zoom=(0.8, 1.2), shift=0.1, noise=0.05)
 
 
@@ -128,7 +128,7 @@ def test_views_equal_torchvisions_operations_one_by_one(
 
 
 def test_views_of_photos_equal_torchvisions_operations_one_by_one() -> None:
-    config = replace(_MOCO, area=(1.0, 1.0), ratio=(1.0, 1.0))
+    config = replace(_MOCO, scale=(1.0, 1.0), ratio=(1.0, 1.0))
     crops, draws = _images(20, 64, 64), _draws(20)
     views = ViewMaker(config, 64).from_crops(crops, draws)
     for i in range(20):
@@ -138,7 +138,7 @@ def test_views_of_photos_equal_torchvisions_operations_one_by_one() -> None:
 
 @pytest.mark.parametrize("config", [_MOCO, _ALL], ids=["moco", "everything"])
 def test_both_paths_agree_where_the_crop_is_the_whole_image(config: AugmentConfig) -> None:
-    maker = ViewMaker(replace(config, area=(1.0, 1.0), ratio=(1.0, 1.0)), 24)
+    maker = ViewMaker(replace(config, scale=(1.0, 1.0), ratio=(1.0, 1.0)), 24)
     images, draws = _images(300), _draws(300)
     torch.testing.assert_close(
         maker.from_images(images, draws), maker.from_crops(images, draws), atol=1e-5, rtol=0
@@ -200,8 +200,8 @@ def test_jitter_happens_as_often_as_asked(probability: float) -> None:
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.2, 0.7, 1.0])
-def test_grey_happens_as_often_as_asked(probability: float) -> None:
-    maker = ViewMaker(replace(_OFF, grey=probability), 4)
+def test_gray_happens_as_often_as_asked(probability: float) -> None:
+    maker = ViewMaker(replace(_OFF, grayscale=probability), 4)
     views = maker.from_images(_plain((100, 150, 50)), _draws(_MANY))
     _assert_happens((views[:, 0] == views[:, 1]).flatten(1).all(dim=1), probability)
 
@@ -268,7 +268,7 @@ def test_a_blur_reaches_a_tenth_of_the_image(size: int, taps: int) -> None:
 
 
 def _blur_widths(config: AugmentConfig) -> Tensor:
-    """σ from the answer to a single white pixel: its neighbour is exp(−1/2σ²) as bright."""
+    """σ from the answer to a single white pixel: its neighbor is exp(−1/2σ²) as bright."""
     images = torch.zeros(_MANY, 3, 9, 9, dtype=torch.uint8)
     images[:, :, 4, 4] = 255
     views = ViewMaker(config, 9).from_images(images, _draws(_MANY))
@@ -283,7 +283,7 @@ def _assert_uniform(values: Tensor, low: float, high: float) -> None:
 
 
 def test_crop_areas_and_ratios_stay_in_their_ranges() -> None:
-    maker = ViewMaker(replace(_OFF, area=(0.2, 0.5), ratio=(0.75, 4 / 3)), 32)
+    maker = ViewMaker(replace(_OFF, scale=(0.2, 0.5), ratio=(0.75, 4 / 3)), 32)
     sizes = np.full(_MANY, 1000, dtype=np.int64)
     _, _, height, width = maker.boxes(sizes, sizes, _draws(_MANY)).T
     share, ratio = height * width / 1e6, width / height
@@ -314,7 +314,7 @@ def test_with_everything_off_a_view_is_the_image() -> None:
     assert torch.equal(maker.from_crops(images, _draws(10)), images / 255)
 
 
-def test_views_are_normalised_by_mean_and_standard_deviation() -> None:
+def test_views_are_normalized_by_mean_and_standard_deviation() -> None:
     images = _images(10)
     config = replace(_OFF, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
     expected = reference.normalize(images / 255, config.mean, config.std)
@@ -348,8 +348,8 @@ def test_images_of_one_channel_give_views_of_one_channel(config: AugmentConfig) 
     assert (views.flatten(1).std(dim=1) > 0).all()
 
 
-def test_colour_settings_do_not_touch_images_of_one_channel() -> None:
-    config = replace(_OFF, jitter=1, brightness=0, contrast=0, saturation=1, hue=0.5, grey=1)
+def test_color_settings_do_not_touch_images_of_one_channel() -> None:
+    config = replace(_OFF, jitter=1, brightness=0, contrast=0, saturation=1, hue=0.5, grayscale=1)
     images = _images(20, channels=1)
     assert torch.equal(ViewMaker(config, 24, 1).from_images(images, _draws(20)), images / 255)
 

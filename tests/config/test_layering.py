@@ -24,23 +24,23 @@ def test_without_a_recipe_the_data_choose_it() -> None:
 
 def test_later_layers_win(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("epochs: 7\noptim: {rate: 0.5}\n")
-    words = ["digits", "--config", str(tmp_path / "mine.yaml"), "--optim.rate", "0.25"]
+    words = ["digits", "--config", str(tmp_path / "mine.yaml"), "--optim.lr", "0.25"]
     config = parse_settings(words)
-    assert config.batch == 256  # the recipe
+    assert config.batch_size == 256  # the recipe
     assert config.epochs == 7  # the file
-    assert config.optim.rate == 0.25  # the word
+    assert config.optim.lr == 0.25  # the word
     assert config.optim.name == "adamw"  # the recipe, inside a group that others touch
 
 
 def test_python_and_words_mean_the_same() -> None:
     a = settings(
-        "digits", {"optim__rate": 0.1, "model": {"head_out": 8}, "augment__area": (0.5, 1)}
+        "digits", {"optim__lr": 0.1, "model": {"head_out_dim": 8}, "augment__area": (0.5, 1)}
     )
     b = parse_settings(
-        ["digits", "--optim.rate=0.1", "--model.head_out=8", "--augment.area=[0.5,1]"]
+        ["digits", "--optim.lr=0.1", "--model.head_out_dim=8", "--augment.scale=[0.5,1]"]
     )
     assert a == b
-    assert a.augment.area == (0.5, 1.0)
+    assert a.augment.scale == (0.5, 1.0)
 
 
 def test_text_that_looks_like_something_else_stays_text() -> None:
@@ -51,7 +51,7 @@ def test_text_that_looks_like_something_else_stays_text() -> None:
 def test_a_written_config_reads_back_equal(tmp_path: Path) -> None:
     from wcl.training.checkpoint import write_config
 
-    config = settings("cifar10", {"out": "runs/1e3", "optim": {"rate": 1e-7}})
+    config = settings("cifar10", {"out": "runs/1e3", "optim": {"lr": 1e-7}})
     write_config(config, tmp_path / "config.yaml")
     assert parse_settings(["--config", str(tmp_path / "config.yaml")]) == config
 
@@ -72,7 +72,7 @@ def test_a_run_whose_folder_looks_like_a_setting_is_read_back(
 
 def test_setting_names_are_all_of_them() -> None:
     names = setting_names(PretrainConfig)
-    assert {"data", "optim.rate", "augment.blur_sigma", "log.every"} <= set(names)
+    assert {"data", "optim.lr", "augment.blur_sigma", "log.every"} <= set(names)
     assert len(names) == len(set(names))
 
 
@@ -84,9 +84,9 @@ def test_the_papers_settings_for_cifar() -> None:
         2,
     )
     assert dataclasses.astuple(config.optim) == ("lars", 0.25, "linear", 0.9, 1e-6, 10)
-    assert config.augment.area == (0.2, 1.0)
+    assert config.augment.scale == (0.2, 1.0)
     assert config.augment.blur == 0
-    assert config.loss.tau == 0.1
+    assert config.loss.temperature == 0.1
     other = settings("cifar100", {"data": "cifar10"})
     same = yaml.safe_load(recipe_file("cifar10").read_text())["augment"]
     assert other.augment.hue == same["hue"]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from wcl.data.decode import (
     UnreadableImage,
-    centre_crop,
+    center_crop,
     cut_boxes,
     cut_views,
     decoded,
@@ -30,7 +30,7 @@ _ORIENTATION = 0x0112
 
 
 def _photo(width: int, height: int) -> Image.Image:
-    """Smooth colours with some detail, unlike itself under every flip and turn."""
+    """Smooth colors with some detail, unlike itself under every flip and turn."""
     y, x = np.mgrid[0:height, 0:width]
     y, x = y / height, x / width
     channels = [
@@ -148,10 +148,10 @@ def test_views_decoded_at_reduced_scale_are_upright(orientation: int) -> None:
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize(("width", "height"), [(120, 80), (1200, 800)])
 @pytest.mark.parametrize("size", [32, 224])
-def test_the_centre_is_upright(orientation: int, width: int, height: int, size: int) -> None:
+def test_the_center_is_upright(orientation: int, width: int, height: int, size: int) -> None:
     data = _encoded(_photo(width, height), "JPEG", orientation)
-    expected = _centre_by_pil(_upright(data), size)
-    assert _difference(centre_crop(open_image(data), size), expected) < 1
+    expected = _center_by_pil(_upright(data), size)
+    assert _difference(center_crop(open_image(data), size), expected) < 1
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 200])
@@ -175,7 +175,7 @@ def test_the_size_is_known_before_decoding(orientation: int) -> None:
     assert decoded(image).size == (width, height)
 
 
-def _centre_by_pil(image: Image.Image, size: int) -> Tensor:
+def _center_by_pil(image: Image.Image, size: int) -> Tensor:
     shorter = {224: 256, 32: 32}[size]
     scale = shorter / min(image.size)
     image = image.resize((round(image.width * scale), round(image.height * scale)), _BILINEAR)
@@ -185,26 +185,26 @@ def _centre_by_pil(image: Image.Image, size: int) -> Tensor:
 
 @pytest.mark.parametrize("size", [32, 224])
 @pytest.mark.parametrize(("width", "height"), [(100, 60), (60, 100), (300, 300), (501, 333)])
-def test_the_centre_is_that_of_the_resized_image(width: int, height: int, size: int) -> None:
+def test_the_center_is_that_of_the_resized_image(width: int, height: int, size: int) -> None:
     photo = _photo(width, height)
-    centre = centre_crop(open_image(_encoded(photo, "PNG")), size)
-    assert torch.equal(centre, _centre_by_pil(photo, size))
+    center = center_crop(open_image(_encoded(photo, "PNG")), size)
+    assert torch.equal(center, _center_by_pil(photo, size))
 
 
 @pytest.mark.parametrize(("width", "height"), [(1600, 1100), (1100, 1600), (3000, 1100)])
-def test_large_jpegs_are_decoded_at_reduced_scale_for_their_centre(width: int, height: int) -> None:
+def test_large_jpegs_are_decoded_at_reduced_scale_for_their_center(width: int, height: int) -> None:
     """Wide or tall alike, and within one step of a byte on average."""
     data = _encoded(_photo(width, height), "JPEG")
     opened = open_image(data)
-    centre = centre_crop(opened, 224)
+    center = center_crop(opened, 224)
     assert opened.size == (width // 4, height // 4)
-    assert _difference(centre, _centre_by_pil(_upright(data), 224)) < 1
+    assert _difference(center, _center_by_pil(_upright(data), 224)) < 1
 
 
 def test_an_image_of_the_right_size_is_left_alone() -> None:
     for size in (32, 224):
         photo = _photo(size, size)
-        assert torch.equal(centre_crop(open_image(_encoded(photo, "PNG")), size), _tensor(photo))
+        assert torch.equal(center_crop(open_image(_encoded(photo, "PNG")), size), _tensor(photo))
 
 
 @pytest.mark.parametrize("size", [32, 96, 224])
@@ -216,7 +216,7 @@ def test_extreme_shapes_give_the_right_shape(
     width: int, height: int, size: int, channels: int
 ) -> None:
     data = _encoded(_photo(width, height), "PNG")
-    assert centre_crop(open_image(data), size, channels).shape == (channels, size, size)
+    assert center_crop(open_image(data), size, channels).shape == (channels, size, size)
     (view,) = _cut(data, [(0, 0, height, width)], [size], channels)
     assert view.shape == (channels, size, size)
     assert whole_pixels(open_image(data), channels).shape == (channels, height, width)
@@ -252,12 +252,12 @@ def test_every_mode_comes_out_with_the_wanted_channels(mode: str, kind: str, cha
     pixels = whole_pixels(_saved(stored, kind), channels)
     assert pixels.dtype == torch.uint8
     assert _difference(pixels, _tensor(expected.convert("L" if channels == 1 else "RGB"))) < 3
-    assert centre_crop(_saved(stored, kind), 32, channels).shape == (channels, 32, 32)
+    assert center_crop(_saved(stored, kind), 32, channels).shape == (channels, 32, 32)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_grey_of_sixteen_bits_keeps_its_range(kind: str, channels: int) -> None:
+def test_gray_of_sixteen_bits_keeps_its_range(kind: str, channels: int) -> None:
     ramp = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
     pixels = whole_pixels(_saved(Image.fromarray(ramp), kind), channels)
     assert torch.equal(pixels, torch.arange(256).byte().view(1, 16, 16).repeat(channels, 1, 1))
@@ -297,11 +297,11 @@ def _whole_view(image: Image.Image) -> Tensor:
     return cut_views(image, lambda height, width: np.array([[0, 0, height, width]]), [8])[0]
 
 
-def _centre(image: Image.Image) -> Tensor:
-    return centre_crop(image, 32)
+def _center(image: Image.Image) -> Tensor:
+    return center_crop(image, 32)
 
 
-_READERS: list[Callable[[Image.Image], Tensor]] = [_whole_view, _centre, whole_pixels]
+_READERS: list[Callable[[Image.Image], Tensor]] = [_whole_view, _center, whole_pixels]
 _KINDS = ["JPEG", "PNG", "GIF", "WEBP", "BMP"]
 _SMALL = {kind: _encoded(_photo(30, 20), kind, orientation=6) for kind in _KINDS}
 
@@ -345,7 +345,7 @@ def test_damage_is_unreadable_or_harmless_but_nothing_else(
         (np.full((4, 4), 0.5, dtype=np.float32), 127),
     ],
 )
-def test_deep_grey_is_scaled_and_not_cut_off(
+def test_deep_gray_is_scaled_and_not_cut_off(
     array: np.ndarray[Any, Any], mean: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "deep.tif"
@@ -379,7 +379,7 @@ def test_a_jpeg_is_reduced_as_far_as_its_format_and_the_factor_allow(
     assert image.bytes == 3 * width * height
 
 
-def test_other_formats_are_not_reduced_and_grey_takes_a_third() -> None:
+def test_other_formats_are_not_reduced_and_gray_takes_a_third() -> None:
     data = _encoded(_photo(160, 120), "PNG")
     image = reduced(open_image(data), 8, channels=1)
     assert image.pixels.size == (160, 120)

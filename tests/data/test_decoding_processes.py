@@ -48,7 +48,9 @@ def test_no_room_for_the_processes_locks_is_told(monkeypatch: pytest.MonkeyPatch
         return object()
 
     monkeypatch.setattr(workers, "Lock", lock)
-    with pytest.raises(WorkerLost, match=r"some: .*/dev/shm is full: try fewer --workers, or 0"):
+    with pytest.raises(
+        WorkerLost, match=r"some: .*/dev/shm is full: try fewer --num_workers, or 0"
+    ):
         list(Workers[int, Tensor]("some", Squares(), 1).done([1]))
     assert [
         int(result[0, 0]) for result in Workers[int, Tensor]("some", Squares(), 0).done([3])

@@ -19,8 +19,8 @@ CPU = torch.device("cpu")
 DIGITS = AugmentConfig(mean=(0.3,), std=(0.35,), blur=0)
 
 
-def digit_batches(batch: int, epoch: int = 0, start: int = 0, seed: int = 0) -> list[Batch]:
-    loader = Loader(open_source("digits"), batch, seed, CPU)
+def digit_batches(batch_size: int, epoch: int = 0, start: int = 0, seed: int = 0) -> list[Batch]:
+    loader = Loader(open_source("digits"), batch_size, seed, CPU)
     return list(loader.epoch(epoch, [Views(ViewMaker(DIGITS, 32, 1), 2)], start))
 
 
@@ -64,11 +64,14 @@ def test_the_two_views_of_an_image_differ() -> None:
     assert (views[0] != views[1]).flatten(1).any(dim=1).all()
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_the_number_of_workers_changes_nothing(workers: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_the_number_of_workers_changes_nothing(num_workers: int, tmp_path: Path) -> None:
     source = open_source(str(photo_folder(tmp_path / "data", each=24)))
     maker = [Views(ViewMaker(AugmentConfig(), 32), 2)]
-    one, many = Loader(source, 20, 0, CPU, workers=0), Loader(source, 20, 0, CPU, workers=workers)
+    one, many = (
+        Loader(source, 20, 0, CPU, num_workers=0),
+        Loader(source, 20, 0, CPU, num_workers=num_workers),
+    )
     for epoch in (0, 1):
         pairs = zip(one.epoch(epoch, maker), many.epoch(epoch, maker), strict=True)
         for a, b in pairs:
@@ -79,9 +82,9 @@ def test_the_number_of_workers_changes_nothing(workers: int, tmp_path: Path) -> 
 def test_photos_are_cut_where_the_draws_say(tmp_path: Path) -> None:
     """Against PIL's own crop and resize of the box that (seed, epoch, image, view) determine."""
     source = open_source(str(photo_folder(tmp_path / "data")))
-    plain = AugmentConfig(flip=0, jitter=0, grey=0, blur=0, mean=(0, 0, 0), std=(1, 1, 1))
+    plain = AugmentConfig(flip=0, jitter=0, grayscale=0, blur=0, mean=(0, 0, 0), std=(1, 1, 1))
     maker = ViewMaker(plain, 24)
-    batch = next(iter(Loader(source, 4, 7, CPU, workers=1).epoch(2, [Views(maker, 2)])))
+    batch = next(iter(Loader(source, 4, 7, CPU, num_workers=1).epoch(2, [Views(maker, 2)])))
     for row, index in enumerate(batch.index.tolist()):
         image = source.image(index).convert("RGB")
         for view in (0, 1):
@@ -94,23 +97,25 @@ def test_photos_are_cut_where_the_draws_say(tmp_path: Path) -> None:
 
 
 def test_fewer_images_than_a_batch_is_refused_with_a_remedy() -> None:
-    with pytest.raises(InputError, match=r"1297 images are fewer than one batch.*--batch 1024"):
+    with pytest.raises(
+        InputError, match=r"1297 images are fewer than one batch.*--batch_size 1024"
+    ):
         Loader(open_source("digits"), 2000, 0, CPU)
 
 
-SMALL_DIGITS = dataclasses.replace(DIGITS, area=(0.3, 0.6))
-PLAIN = AugmentConfig(flip=0, jitter=0, grey=0, blur=0, mean=(0, 0, 0), std=(1, 1, 1))
+SMALL_DIGITS = dataclasses.replace(DIGITS, scale=(0.3, 0.6))
+PLAIN = AugmentConfig(flip=0, jitter=0, grayscale=0, blur=0, mean=(0, 0, 0), std=(1, 1, 1))
 
 
-def digit_kinds(count: int, origins: Integers | None = None) -> list[Views]:
+def digit_kinds(count: int, crop_sources: Integers | None = None) -> list[Views]:
     small = ViewMaker(SMALL_DIGITS, 16, 1)
-    return [Views(ViewMaker(DIGITS, 32, 1), 2), Views(small, count, origins)]
+    return [Views(ViewMaker(DIGITS, 32, 1), 2), Views(small, count, crop_sources)]
 
 
-def photo_kinds(count: int, origins: Integers | None = None) -> list[Views]:
+def photo_kinds(count: int, crop_sources: Integers | None = None) -> list[Views]:
     """With the whole of the augmentation."""
-    small = ViewMaker(AugmentConfig(area=(0.1, 0.4)), 16)
-    return [Views(ViewMaker(AugmentConfig(), 32), 2), Views(small, count, origins)]
+    small = ViewMaker(AugmentConfig(scale=(0.1, 0.4)), 16)
+    return [Views(ViewMaker(AugmentConfig(), 32), 2), Views(small, count, crop_sources)]
 
 
 def some_origins(images: int, count: int) -> Integers:
@@ -140,7 +145,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Source:
 def test_each_kind_of_view_has_its_number_and_size(count: int, photos: Source) -> None:
     digits = next(Loader(open_source("digits"), 64, 0, CPU).epoch(0, digit_kinds(count)))
     assert [tuple(v.shape) for v in digits.views] == [(128, 1, 32, 32), (count * 64, 1, 16, 16)]
-    batch = next(Loader(photos, 20, 0, CPU, workers=0).epoch(0, photo_kinds(count)))
+    batch = next(Loader(photos, 20, 0, CPU, num_workers=0).epoch(0, photo_kinds(count)))
     seen = len(batch.index)
     assert seen + len(batch.skipped) == 20
     assert [tuple(v.shape) for v in batch.views] == [
@@ -149,33 +154,33 @@ def test_each_kind_of_view_has_its_number_and_size(count: int, photos: Source) -
     ]
 
 
-@pytest.mark.parametrize("neighbours", [False, True])
-def test_a_small_crop_in_memory_is_what_its_draws_make_of_its_origin(neighbours: bool) -> None:
+@pytest.mark.parametrize("neighbors", [False, True])
+def test_a_small_crop_in_memory_is_what_its_draws_make_of_its_origin(neighbors: bool) -> None:
     """Crop k of image i has the draws of (seed, epoch, i, 2 + k), whatever it is cut from."""
     source = open_source("digits")
     assert isinstance(source, ArraySource)
     table = some_origins(len(source), 3)
-    kinds = digit_kinds(3, table if neighbours else None)
+    kinds = digit_kinds(3, table if neighbors else None)
     batch = next(Loader(source, 32, 5, CPU).epoch(4, kinds))
     for row, index in enumerate(batch.index.tolist()):
         for k in range(3):
-            origin = int(table[index, k]) if neighbours else index
+            origin = int(table[index, k]) if neighbors else index
             draws = Draws(5, 4, np.array([index]), np.array([2 + k]))
             expected = kinds[1].maker.from_images(source.pixels[origin][None], draws)
             found = batch.views[1][k * 32 + row]
             torch.testing.assert_close(found, expected[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("neighbours", [False, True])
-def test_a_small_crop_of_a_photo_is_pils_of_its_origin(neighbours: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("neighbors", [False, True])
+def test_a_small_crop_of_a_photo_is_pils_of_its_origin(neighbors: bool, tmp_path: Path) -> None:
     source = open_source(str(photo_folder(tmp_path / "data")))
     table = some_origins(len(source), 3)
-    maker = ViewMaker(dataclasses.replace(PLAIN, area=(0.1, 0.4)), 16)
-    kinds = [Views(ViewMaker(PLAIN, 24), 2), Views(maker, 3, table if neighbours else None)]
-    batch = next(Loader(source, 8, 7, CPU, workers=1).epoch(2, kinds))
+    maker = ViewMaker(dataclasses.replace(PLAIN, scale=(0.1, 0.4)), 16)
+    kinds = [Views(ViewMaker(PLAIN, 24), 2), Views(maker, 3, table if neighbors else None)]
+    batch = next(Loader(source, 8, 7, CPU, num_workers=1).epoch(2, kinds))
     for row, index in enumerate(batch.index.tolist()):
         for k in range(3):
-            image = source.image(int(table[index, k]) if neighbours else index).convert("RGB")
+            image = source.image(int(table[index, k]) if neighbors else index).convert("RGB")
             draws = Draws(7, 2, np.array([index]), np.array([2 + k]))
             box = maker.boxes(np.array([image.height]), np.array([image.width]), draws)[0]
             top, left, height, width = box.tolist()
@@ -184,13 +189,13 @@ def test_a_small_crop_of_a_photo_is_pils_of_its_origin(neighbours: bool, tmp_pat
             torch.testing.assert_close(batch.views[1][k * 8 + row], expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("neighbours", [False, True])
-def test_small_crops_leave_the_views_as_they_were(neighbours: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("neighbors", [False, True])
+def test_small_crops_leave_the_views_as_they_were(neighbors: bool, tmp_path: Path) -> None:
     """Bit for bit, where photos are not so large that they are decoded at a reduced scale."""
     folder = open_source(str(photo_folder(tmp_path / "data")))
     for source, kinds in ((open_source("digits"), digit_kinds), (folder, photo_kinds)):
-        loader = Loader(source, 8, 0, CPU, workers=0)
-        table = some_origins(len(source), 4) if neighbours else None
+        loader = Loader(source, 8, 0, CPU, num_workers=0)
+        table = some_origins(len(source), 4) if neighbors else None
         alone = next(loader.epoch(1, kinds(0)[:1]))
         beside = next(loader.epoch(1, kinds(4, table)))
         assert np.array_equal(alone.index, beside.index)
@@ -206,9 +211,9 @@ def test_more_crops_leave_the_first_ones_as_they_were() -> None:
 
 
 @pytest.fixture(scope="module")
-def epochs_of_neighbours(photos: Source) -> list[Batch]:
-    """Three epochs without worker processes, every photo kept; plain crops and neighbours'."""
-    return batches_of_three_epochs(Loader(photos, 16, 0, CPU, workers=0, cache=2**30))
+def epochs_of_neighbors(photos: Source) -> list[Batch]:
+    """Three epochs without worker processes, every photo kept; plain crops and neighbors'."""
+    return batches_of_three_epochs(Loader(photos, 16, 0, CPU, num_workers=0, cache=2**30))
 
 
 def batches_of_three_epochs(loader: Loader) -> list[Batch]:
@@ -218,21 +223,21 @@ def batches_of_three_epochs(loader: Loader) -> list[Batch]:
 
 
 @pytest.mark.parametrize(
-    ("workers", "cache"), [(0, 0), (0, 30_000), (1, 2**30), (1, 0), (3, 90_000), (3, 2**30)]
+    ("num_workers", "cache"), [(0, 0), (0, 30_000), (1, 2**30), (1, 0), (3, 90_000), (3, 2**30)]
 )
 def test_neither_workers_nor_their_cache_change_a_crop(
-    workers: int, cache: int, photos: Source, epochs_of_neighbours: list[Batch]
+    num_workers: int, cache: int, photos: Source, epochs_of_neighbors: list[Batch]
 ) -> None:
-    loader = Loader(photos, 16, 0, CPU, workers=workers, cache=cache)
-    assert_same_batches(batches_of_three_epochs(loader), epochs_of_neighbours)
+    loader = Loader(photos, 16, 0, CPU, num_workers=num_workers, cache=cache)
+    assert_same_batches(batches_of_three_epochs(loader), epochs_of_neighbors)
 
 
-def test_an_epoch_of_neighbours_can_begin_at_any_step(
-    photos: Source, epochs_of_neighbours: list[Batch]
+def test_an_epoch_of_neighbors_can_begin_at_any_step(
+    photos: Source, epochs_of_neighbors: list[Batch]
 ) -> None:
     kinds = photo_kinds(3, some_origins(len(photos), 3))
-    rest = list(Loader(photos, 16, 0, CPU, workers=1).epoch(1, kinds, start=2))
-    assert_same_batches(rest, epochs_of_neighbours[5:6])
+    rest = list(Loader(photos, 16, 0, CPU, num_workers=1).epoch(1, kinds, start=2))
+    assert_same_batches(rest, epochs_of_neighbors[5:6])
 
 
 def damaged(kind: str, photos: Source) -> tuple[Source, list[Views], list[Views], list[int]]:
@@ -249,11 +254,11 @@ def damaged(kind: str, photos: Source) -> tuple[Source, list[Views], list[Views]
 
 
 @pytest.mark.parametrize("kind", ["memory", "photos"])
-def test_unreadable_neighbours_give_crops_of_the_image_and_unreadable_images_none(
+def test_unreadable_neighbors_give_crops_of_the_image_and_unreadable_images_none(
     kind: str, photos: Source
 ) -> None:
     source, plain, lost, bad = damaged(kind, photos)
-    loader = Loader(source, 16, 0, CPU, workers=0)
+    loader = Loader(source, 16, 0, CPU, num_workers=0)
     found = list(loader.epoch(0, lost))
     assert_same_batches(found, list(loader.epoch(0, plain)))
     assert sorted(index for batch in found for index in batch.skipped) == bad
@@ -269,8 +274,8 @@ def test_a_batch_of_which_nothing_can_be_read_is_empty(kind: str, photos: Source
     part = subset(source, np.array(bad))
     for kinds in (plain, lost):
         table = None if kinds is plain else np.array([[0, 1], [1, 0]])
-        kinds = [kinds[0], dataclasses.replace(kinds[1], origins=table)]
-        (batch,) = Loader(part, 2, 0, CPU, workers=0).epoch(0, kinds)
+        kinds = [kinds[0], dataclasses.replace(kinds[1], crop_sources=table)]
+        (batch,) = Loader(part, 2, 0, CPU, num_workers=0).epoch(0, kinds)
         assert len(batch.index) == 0
         assert [len(views) for views in batch.views] == [0, 0]
         assert sorted(batch.skipped) == [0, 1]

@@ -25,17 +25,17 @@ from wcl.apps.inspect_data import examine
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig, EmbedConfig
 from wcl.data import Source, open_source
-from wcl.data.decode import UnreadableImage, centre_crop, open_image
+from wcl.data.decode import UnreadableImage, center_crop, open_image
 from wcl.data.loader import Loader, Views
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
 
 def plain(
-    colour: Any, mode: str = "RGB", size: tuple[int, int] = (20, 10), kind: str = "PNG", **how: Any
+    color: Any, mode: str = "RGB", size: tuple[int, int] = (20, 10), kind: str = "PNG", **how: Any
 ) -> bytes:
     file = io.BytesIO()
-    Image.new(mode, size, colour).save(file, kind, **how)
+    Image.new(mode, size, color).save(file, kind, **how)
     return file.getvalue()
 
 
@@ -52,7 +52,7 @@ def encoded_with(image: Image.Image, kind: str, **how: Any) -> bytes:
 
 
 def frames(kind: str) -> bytes:
-    first, *others = (Image.new("RGB", (20, 10), colour) for colour in (RED, GREEN, BLUE))
+    first, *others = (Image.new("RGB", (20, 10), color) for color in (RED, GREEN, BLUE))
     return encoded_with(first, kind, save_all=True, append_images=others)
 
 
@@ -102,8 +102,8 @@ USED: dict[str, tuple[Callable[[], bytes], tuple[int, int, int]]] = {
     "16 bits.png": (lambda: of_16_bits(257 * 99), (99, 99, 99)),
     "16 bits, dark.png": (lambda: of_16_bits(200), (0, 0, 0)),
     "1 bit.png": (lambda: plain(1, "1"), (255, 255, 255)),
-    "grey.jpg": (lambda: plain(70, "L", kind="JPEG"), (70, 70, 70)),
-    "grey with alpha.png": (lambda: plain((70, 10), "LA"), (70, 70, 70)),
+    "gray.jpg": (lambda: plain(70, "L", kind="JPEG"), (70, 70, 70)),
+    "gray with alpha.png": (lambda: plain((70, 10), "LA"), (70, 70, 70)),
     "half transparent.png": (lambda: plain((9, 8, 7, 128), "RGBA"), (9, 8, 7)),
     "palette with transparency.png": (with_transparency, GREEN),
     "animated.gif": (lambda: frames("GIF"), RED),
@@ -159,27 +159,27 @@ def test_the_folder_has_the_odd_files_and_nothing_else(odd: Source) -> None:
     assert {name_of(odd, i) for i in range(len(odd))} == {*USED, *SKIPPED}
 
 
-def test_each_is_used_with_its_colours_or_skipped_with_its_reason(odd: Source) -> None:
+def test_each_is_used_with_its_colors_or_skipped_with_its_reason(odd: Source) -> None:
     for index in range(len(odd)):
         name = name_of(odd, index)
         if name in USED:
-            found = centre_crop(odd.image(index), 32).float().mean(dim=(1, 2))
+            found = center_crop(odd.image(index), 32).float().mean(dim=(1, 2))
             expected = torch.tensor(USED[name][1], dtype=torch.float32)
             assert (found - expected).abs().max() <= 2, name
         else:
             with pytest.raises(UnreadableImage) as error:
-                centre_crop(odd.image(index), 32)
+                center_crop(odd.image(index), 32)
             assert re.search(SKIPPED[name][1], str(error.value)), (name, str(error.value))
 
 
 def test_an_image_held_upside_down_is_turned() -> None:
-    pixels = centre_crop(open_image(turned()), 16)
+    pixels = center_crop(open_image(turned()), 16)
     assert pixels[0].float().mean(dim=1).tolist() == [0.0] * 8 + [255.0] * 8
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_the_loader_uses_and_skips_the_same(odd: Source, workers: int) -> None:
-    loader = Loader(odd, len(odd), 0, torch.device("cpu"), workers=workers)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_the_loader_uses_and_skips_the_same(odd: Source, num_workers: int) -> None:
+    loader = Loader(odd, len(odd), 0, torch.device("cpu"), num_workers=num_workers)
     (batch,) = loader.epoch(0, [Views(ViewMaker(AugmentConfig(), 32), 2)])
     assert {name_of(odd, i) for i in batch.index.tolist()} == set(USED)
     assert {name_of(odd, i) for i in batch.skipped} == set(SKIPPED)
@@ -205,7 +205,7 @@ def test_commands_name_what_they_skip_on_one_line_each(odd: Source, tmp_path: Pa
 
 
 def test_pretraining_and_embedding_go_on_without_the_skipped(odd: Source, tmp_path: Path) -> None:
-    run = photo_run(Path(odd.name), tmp_path / "run", epochs=1, batch=len(odd))
+    run = photo_run(Path(odd.name), tmp_path / "run", epochs=1, batch_size=len(odd))
     assert metrics(run)[-1]["skipped"] == len(SKIPPED)
     out = tmp_path / "vectors.parquet"
     embed(run, EmbedConfig(data=odd.name, out=str(out)))
@@ -225,7 +225,7 @@ def test_files_that_vanish_or_change_after_the_listing_are_skipped_or_used(tmp_p
     files[4].unlink()
     files[4].symlink_to(files[4])
     files[5].write_bytes(plain(RED))
-    loader = Loader(source, 8, 0, torch.device("cpu"), workers=1)
+    loader = Loader(source, 8, 0, torch.device("cpu"), num_workers=1)
     (batch,) = loader.epoch(0, [Views(ViewMaker(AugmentConfig(), 32), 2)])
     assert sorted(batch.skipped) == [0, 1, 2, 3, 4]
     assert sorted(batch.index.tolist()) == [5, 6, 7]
@@ -237,17 +237,17 @@ def test_a_file_that_is_cut_after_it_was_opened_is_unreadable(tmp_path: Path) ->
     image = open_image(path)
     os.truncate(path, 300)
     with pytest.raises(UnreadableImage):
-        centre_crop(image, 32)
+        center_crop(image, 32)
 
 
-def test_an_image_of_many_grey_levels_takes_little_memory() -> None:
+def test_an_image_of_many_gray_levels_takes_little_memory() -> None:
     """6,000 × 6,000 pixels of 16 bits are 72 MB; as numbers of 64 bits they were gigabytes."""
     content = encoded(Image.fromarray(np.full((6000, 6000), 257 * 10, np.uint16)))
     script = (
         "import resource, sys, json\n"
-        "from wcl.data.decode import centre_crop, open_image\n"
+        "from wcl.data.decode import center_crop, open_image\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "pixels = centre_crop(open_image(sys.stdin.buffer.read()), 32)\n"
+        "pixels = center_crop(open_image(sys.stdin.buffer.read()), 32)\n"
         "after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "print(json.dumps([int(pixels.float().mean()), (after - before) / 1024]))\n"
     )

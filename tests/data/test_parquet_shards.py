@@ -39,7 +39,7 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shard(path: Path, numbers: range, group: int = 3, **others: Any) -> Path:
-    """A file with the pictures of these numbers, labelled by them, last changed long ago."""
+    """A file with the pictures of these numbers, labeled by them, last changed long ago."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [{"bytes": encoded(picture(i, 8, 9)), "path": f"{i}.png"} for i in numbers]
     kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})

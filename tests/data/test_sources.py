@@ -147,7 +147,7 @@ def test_parquet_without_usable_labels_has_none(labels: list[Any] | None, tmp_pa
     assert source.labels is None
 
 
-def test_parquet_of_words_is_labelled_by_them(tmp_path: Path) -> None:
+def test_parquet_of_words_is_labeled_by_them(tmp_path: Path) -> None:
     source = open_source(str(write_parquet(tmp_path / "x.parquet", small_pngs(3), ["b", "a", "b"])))
     assert source.classes == ["a", "b"]
 
@@ -340,15 +340,15 @@ def test_names_that_are_not_text_can_be_used_and_printed(tmp_path: Path) -> None
     assert "".join(source.where(i) for i in range(2)).encode()
 
 
-def test_grey_and_colour_are_converted() -> None:
-    grey = open_source("digits")
-    colour = with_channels(grey, 3)
-    assert isinstance(grey, ArraySource)
-    assert isinstance(colour, ArraySource)
-    assert colour.pixels.shape == (1297, 3, 32, 32)
-    again = with_channels(colour, 1)
+def test_gray_and_color_are_converted() -> None:
+    gray = open_source("digits")
+    color = with_channels(gray, 3)
+    assert isinstance(gray, ArraySource)
+    assert isinstance(color, ArraySource)
+    assert color.pixels.shape == (1297, 3, 32, 32)
+    again = with_channels(color, 1)
     assert isinstance(again, ArraySource)
-    assert torch.equal(again.pixels, grey.pixels)
+    assert torch.equal(again.pixels, gray.pixels)
 
 
 def test_hugging_face_rows_that_are_damaged_are_unreadable(tmp_path: Path) -> None:

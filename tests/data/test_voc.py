@@ -190,12 +190,12 @@ def test_the_fingerprint_tells_names_and_labels_apart(tmp_path: Path) -> None:
         {"1": ["cat"], "3": ["dog"]},
         {"1": ["cat"], "2": ["dog?"]},
     ]
-    one, same, renamed, relabelled = (
+    one, same, renamed, relabeled = (
         open_source(str(voc_kit(tmp_path / str(i), {"trainval": k}))).fingerprint()
         for i, k in enumerate(kits)
     )
     assert one == same
-    assert len({one, renamed, relabelled}) == 3
+    assert len({one, renamed, relabeled}) == 3
 
 
 def test_labels_stay_with_their_images_wherever_these_go(tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ def test_labels_stay_with_their_images_wherever_these_go(tmp_path: Path) -> None
         for row in range(5):
             place = next(i for i in range(12) if source.where(i) == few.where(row))
             assert labels_of(few, row) == labels_of(source, place)
-    grey = with_channels(loaded, 1)
-    assert torch.equal(grey.multi_labels, source.multi_labels)  # type: ignore[arg-type]
+    gray = with_channels(loaded, 1)
+    assert torch.equal(gray.multi_labels, source.multi_labels)  # type: ignore[arg-type]
     last = subset(loaded, torch.tensor([11]).numpy())
     assert labels_of(last, 0) == labels_of(source, 11)
 
@@ -224,7 +224,7 @@ def test_it_is_described_by_class(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "2 with 1–2 images each" in said and "classes: ant, bee" in said
 
 
-def test_it_can_be_pretrained_on_with_neighbours_crops_too(tmp_path: Path) -> None:
+def test_it_can_be_pretrained_on_with_neighbors_crops_too(tmp_path: Path) -> None:
     kit = voc_kit(tmp_path / "kit", {"trainval": scenes(16)})
     crops = {"count": 2, "size": 32, "warmup": 1}
     run = photo_run(kit, tmp_path / "run", epochs=2, crops=crops)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from together import together
-from wcl.distributed.batch_norm import SynchronisedBatchNorm
+from wcl.distributed.batch_norm import SynchronizedBatchNorm
 from wcl.distributed.world import World
 
 # How many rows the first process has and how many the second.
@@ -25,7 +25,7 @@ def norm_and_rows(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[nn.Mo
     return norm, 3 * rows + 1
 
 
-def normalise(norm: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
+def normalize(norm: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
     rows = rows.clone().requires_grad_()
     out = norm(rows)
     (out.sin() * out).sum().backward()
@@ -38,20 +38,20 @@ def shared_out(world: World) -> list[Any]:
     for sizes in SIZES:
         for shape in SHAPES:
             norm, rows = norm_and_rows(sizes, shape)
-            with SynchronisedBatchNorm(world):
-                out, flow = normalise(norm, rows.split(sizes)[world.rank])
+            with SynchronizedBatchNorm(world):
+                out, flow = normalize(norm, rows.split(sizes)[world.rank])
                 evaluated = norm.eval()(rows)
             of_weights = [world.add(p.grad) for p in norm.parameters() if p.grad is not None]
             found.append((out, flow, of_weights, dict(norm.named_buffers()), evaluated))
     return found
 
 
-def test_rows_on_two_processes_are_normalised_like_all_of_them_on_one(tmp_path: Path) -> None:
+def test_rows_on_two_processes_are_normalized_like_all_of_them_on_one(tmp_path: Path) -> None:
     first, second = together(2, tmp_path, shared_out)
     cases = [(sizes, shape) for sizes in SIZES for shape in SHAPES]
     for (sizes, shape), here, there in zip(cases, first, second, strict=True):
         norm, rows = norm_and_rows(sizes, shape)
-        out, flow = normalise(norm, rows)
+        out, flow = normalize(norm, rows)
         torch.testing.assert_close(torch.cat([here[0], there[0]]), out)
         torch.testing.assert_close(torch.cat([here[1], there[1]]), flow)
         for found, expected in zip(here[2], norm.parameters(), strict=True):

@@ -21,18 +21,18 @@ from wcl.system.errors import InputError
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
 SETTINGS = {
     "limit": 128,
-    "batch": 32,
+    "batch_size": 32,
     "epochs": 3,
     "precision": "64-true",
     "threads": 1,
     "wait": 1,
-    "model.head_width": 32,
-    "model.head_out": 16,
+    "model.head_hidden_dim": 32,
+    "model.head_out_dim": 16,
     "log.every": 2,
     "log.tensorboard": "false",
     "crops.count": CROPS["count"],
     "crops.size": CROPS["size"],
-    "crops.area": str(CROPS["area"]),
+    "crops.scale": str(CROPS["scale"]),
     "crops.warmup": 1,
 }
 
@@ -62,12 +62,12 @@ def finish(*started: subprocess.Popen[str]) -> list[tuple[int, str]]:
 
 
 def assert_alike(one: Path, other: Path) -> None:
-    """The same weights, labels, neighbours and metrics, but for the order of additions."""
+    """The same weights, labels, neighbors and metrics, but for the order of additions."""
     first, second = weights(one), weights(other)
     assert first.keys() == second.keys()
     for name in first:
         torch.testing.assert_close(first[name], second[name], rtol=RELATIVE, atol=ABSOLUTE)
-    here, there = checkpoint(one)["neighbourhood"], checkpoint(other)["neighbourhood"]
+    here, there = checkpoint(one)["neighborhood"], checkpoint(other)["neighborhood"]
     assert torch.equal(here["table"], there["table"])
     torch.testing.assert_close(here["features"], there["features"], rtol=0, atol=1e-3)
     lines, others = metrics(one), metrics(other)
@@ -194,7 +194,7 @@ def test_a_process_that_dies_ends_the_run_with_one_line(tmp_path: Path) -> None:
 
 def test_a_process_that_hangs_ends_the_run_in_time(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    started = wcl(words(out, devices=2, epochs=500, wait=0.3))
+    started = wcl(words(out, devices=2, epochs=500, timeout_minutes=0.3))
     wait_for(out / "metrics.jsonl", 1)
     os.kill(worker(started.pid, "1"), signal.SIGSTOP)
     (status, said), *_ = finish(started)
@@ -207,24 +207,27 @@ def test_processes_that_were_started_differently_are_told_so(tmp_path: Path) -> 
     place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29400 + os.getpid() % 1000)}
     given = words(tmp_path / "run")
     first = wcl(given, RANK="0", LOCAL_RANK="0", **place)
-    second = wcl([*given, "--optim.rate=0.5"], RANK="1", LOCAL_RANK="1", **place)
+    second = wcl([*given, "--optim.lr=0.5"], RANK="1", LOCAL_RANK="1", **place)
     (status, said), other = finish(first, second)
     assert status == 2
-    assert "optim.rate: " in said and "0.5 on process 1" in said
+    assert "optim.lr: " in said and "0.5 on process 1" in said
     assert other == (2, "")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"devices": 3}, "--batch: 32 images do not divide by 3 processes; use 30 or 33"),
+        ({"devices": 3}, "--batch_size: 32 images do not divide by 3 processes; use 30 or 33"),
         (
-            {"micro_batch": 5},
-            "--micro_batch: a batch of 32 images does not divide into pieces of 5",
+            {"micro_batch_size": 5},
+            "--micro_batch_size: a batch of 32 images does not divide into pieces of 5",
         ),
-        ({"devices": 4, "micro_batch": 2}, "--micro_batch: 2 images do not divide by 4 processes"),
+        (
+            {"devices": 4, "micro_batch_size": 2},
+            "--micro_batch_size: 2 images do not divide by 4 processes",
+        ),
         ({"devices": 0}, "--devices: must be at least 1"),
-        ({"wait": 0}, "--wait: must be more than 0"),
+        ({"wait": 0}, "--timeout_minutes: must be more than 0"),
     ],
 )
 def test_settings_that_cannot_be_shared_out_are_refused(
@@ -242,5 +245,5 @@ def test_another_global_batch_cannot_go_on_with_a_run(
 ) -> None:
     from wcl.cli import run_command
 
-    assert run_command(["pretrain", "--out", str(alone), "--resume", "--batch=64"]) == 2
-    assert "batch=32, not 64" in capsys.readouterr().err
+    assert run_command(["pretrain", "--out", str(alone), "--resume", "--batch_size=64"]) == 2
+    assert "batch_size=32, not 64" in capsys.readouterr().err

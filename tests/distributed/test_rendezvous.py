@@ -9,7 +9,7 @@ from torch.distributed import DistStoreError
 from torch.distributed.distributed_c10d import Store
 from torch.distributed.rendezvous import rendezvous
 
-from wcl.distributed.rendezvous import meeting_place
+from wcl.distributed.rendezvous import fresh_store
 
 SIZE = 3
 ENOUGH = timedelta(seconds=20)
@@ -23,7 +23,7 @@ def address(tmp_path: Path) -> str:
 def come(address: str, rank: int, timeout: timedelta = ENOUGH) -> Store:
     """One process's way to the meeting."""
     store: Store = next(rendezvous(address, rank, SIZE))[0]
-    return meeting_place(store, rank, SIZE, timeout)
+    return fresh_store(store, rank, SIZE, timeout)
 
 
 def meet(address: str, ranks: list[int]) -> dict[int, Store]:

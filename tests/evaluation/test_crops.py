@@ -26,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cutting(run: Path) -> Encoder:
     """An encoder whose pretraining is said to have cut and flipped."""
     encoder = wcl.load(run)
-    encoder.description = replace(encoder.description, area=(0.3, 0.6), flip=0.5)
+    encoder.description = replace(encoder.description, scale=(0.3, 0.6), flip=0.5)
     return encoder
 
 
@@ -46,9 +46,15 @@ def in_some_order(inputs: Tensor, labels: Tensor) -> list[tuple[float, ...]]:
 
 def test_crops_and_flips_are_those_of_the_pretraining(run: Path, cutting: Encoder) -> None:
     own = crop_and_flip(wcl.load(run)).config
-    assert (own.area, own.flip) == ((1.0, 1.0), 0)  # as the recipe of the digits has it
+    assert (own.scale, own.flip) == ((1.0, 1.0), 0)  # as the recipe of the digits has it
     told = crop_and_flip(cutting).config
-    assert (told.area, told.flip, told.jitter, told.grey, told.blur) == ((0.3, 0.6), 0.5, 0, 0, 0)
+    assert (told.scale, told.flip, told.jitter, told.grayscale, told.blur) == (
+        (0.3, 0.6),
+        0.5,
+        0,
+        0,
+        0,
+    )
 
 
 def test_the_first_epochs_are_the_papers_to_the_bit(cutting: Encoder, digits: Source) -> None:
@@ -71,7 +77,7 @@ def test_later_epochs_repeat_them_in_other_orders(cutting: Encoder, digits: Sour
 
 def test_both_probes_are_one_as_long_as_nothing_is_repeated(run: Path) -> None:
     fast, paper = (
-        wcl.evaluate(run, "linear", "digits", mode=mode, epochs=KEPT, rate=1.0)
+        wcl.evaluate(run, "linear", "digits", mode=mode, epochs=KEPT, lr=1.0)
         for mode in ("fast", "paper")
     )
     assert fast.as_dict() | {"mode": "", "seconds": 0} == paper.as_dict() | {
@@ -83,7 +89,7 @@ def test_both_probes_are_one_as_long_as_nothing_is_repeated(run: Path) -> None:
 def test_crops_are_kept_for_the_next_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = wcl.evaluate(run, "linear", "digits", epochs=6)
     monkeypatch.setattr(CropFeatures, "_compute", None)  # cannot be called
-    again = wcl.evaluate(run, "linear", "digits", epochs=6, rate=[0.1, 1.0])
+    again = wcl.evaluate(run, "linear", "digits", epochs=6, lr=[0.1, 1.0])
     assert again.top1 == first.top1
     with pytest.raises(TypeError):
         wcl.evaluate(run, "linear", "digits", epochs=6, seed=1)
@@ -97,7 +103,7 @@ def test_photos_that_cannot_be_read_are_left_out_and_counted(
     (data / "cat" / "004.jpg").write_bytes(b"")
     source = wcl.data.open_source(str(data))
     for mode in ("fast", "paper"):
-        features = CropFeatures(encoder, source, len(source), 0, workers=0)
+        features = CropFeatures(encoder, source, len(source), 0, num_workers=0)
         batches = features.in_turn(2) if mode == "fast" else features.fresh
         for epoch in range(2):
             assert len(whole(batches, epoch)[1]) == len(source) - 1
@@ -110,7 +116,7 @@ def test_both_have_the_same_steps_where_photos_cannot_be_read(tmp_path: Path) ->
     encoder = wcl.load(photo_run(data, tmp_path / "run", epochs=1))
     for file in sorted(data.rglob("*.jpg"))[:11]:
         file.write_bytes(b"")
-    features = CropFeatures(encoder, wcl.data.open_source(str(data)), 4, 0, workers=0)
+    features = CropFeatures(encoder, wcl.data.open_source(str(data)), 4, 0, num_workers=0)
     kept = features.in_turn(2 * KEPT)
     for epoch in range(KEPT):
         fresh, first, again = (
@@ -130,7 +136,7 @@ def test_batches_of_which_nothing_can_be_read_are_passed_over(mode: str, tmp_pat
     damaged = sorted(data.rglob("*.jpg"))
     for file in damaged[:-1]:
         file.write_bytes(b"")
-    features = CropFeatures(encoder, source, 4, 0, workers=0)
+    features = CropFeatures(encoder, source, 4, 0, num_workers=0)
     batches = features.in_turn(1) if mode == "fast" else features.fresh
     assert [len(labels) for _, labels in batches(0)] == [1]
     damaged[-1].write_bytes(b"")

@@ -34,9 +34,7 @@ def test_knn_reports_what_the_design_says(run: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["fast", "paper"])
 def test_linear_learns_and_repeats_exactly(mode: str, run: Path) -> None:
-    results = [
-        wcl.evaluate(run, "linear", "digits", mode=mode, epochs=8, rate=1.0) for _ in range(2)
-    ]
+    results = [wcl.evaluate(run, "linear", "digits", mode=mode, epochs=8, lr=1.0) for _ in range(2)]
     assert results[0].top1 == results[1].top1 > 0.25
     assert results[0].details["top5"] >= results[0].top1
 
@@ -79,7 +77,7 @@ def test_features_are_those_of_embed_and_unreadable_images_are_left_out(tmp_path
     encoder = wcl.models.encoder.load(photo_run(data, tmp_path / "run", epochs=1))
     (data / "cat" / "004.jpg").write_bytes(b"")
     source = wcl.data.open_source(str(data))
-    found, labels = features(encoder, source, workers=1)
+    found, labels = features(encoder, source, num_workers=1)
     assert len(found) == len(labels) == 23
     expected = encoder.embed([source.where(5)])
     torch.testing.assert_close(found[4:5], expected, rtol=1e-4, atol=1e-5)
@@ -92,15 +90,15 @@ def test_photos_are_evaluated_too(tmp_path: Path) -> None:
     assert wcl.evaluate(run, "linear", str(data), mode="paper", epochs=1).n_train == 20
 
 
-def test_an_encoder_of_grey_images_takes_colour_and_the_other_way_round(
+def test_an_encoder_of_gray_images_takes_color_and_the_other_way_round(
     run: Path, tmp_path: Path
 ) -> None:
     data = photo_folder(tmp_path / "data")
     for mode in ("fast", "paper"):
         assert wcl.evaluate(run, "linear", data, mode=mode, epochs=1).n_test == 4
-    colour = photo_run(data, tmp_path / "colour", epochs=1)
+    color = photo_run(data, tmp_path / "color", epochs=1)
     for mode in ("fast", "paper"):
-        assert wcl.evaluate(colour, "linear", "digits", mode=mode, epochs=1).n_test == 500
+        assert wcl.evaluate(color, "linear", "digits", mode=mode, epochs=1).n_test == 500
 
 
 def test_a_test_source_is_opened_at_its_test_split(run: Path) -> None:
@@ -146,7 +144,7 @@ def test_a_part_of_which_nothing_can_be_read_is_not_taken_for_the_whole(
     for row in range(len(test)):
         Path(test.where(row)).write_bytes(b"")
     with pytest.raises(InputError, match="none of the 4 images asked for can be read"):
-        wcl.evaluate(run, "knn", data, workers=0)
+        wcl.evaluate(run, "knn", data, num_workers=0)
 
 
 def test_a_test_set_of_other_classes_is_refused(run: Path, tmp_path: Path) -> None:

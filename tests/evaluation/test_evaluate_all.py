@@ -10,7 +10,7 @@ import wcl
 from images import flat_folder, photo_folder
 from runs import photo_run
 from wcl.cli import run_command
-from wcl.evaluation import everything, features
+from wcl.evaluation import evaluate_all, features
 from wcl.evaluation.crops import CropFeatures
 
 
@@ -28,7 +28,7 @@ def test_every_protocol_that_the_labels_allow_is_in_the_table(
     run: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["eval", "all", str(run), "--data", str(data), "--labels", "3-per-class"]
-    assert run_command([*words, "--workers", "0", "--json"]) == 0
+    assert run_command([*words, "--num_workers", "0", "--json"]) == 0
     captured = capsys.readouterr()
     found = json.loads(captured.out)
     rows = {row["protocol"]: row for row in found["rows"]}
@@ -53,7 +53,7 @@ def test_the_second_time_no_features_are_computed_and_the_figures_are_the_same(
     words = ["eval", "all", str(run), "--data", str(data), "--labels", "2-per-class"]
     tables = []
     for _ in range(2):
-        assert run_command([*words, "--workers", "0", "--json"]) == 0
+        assert run_command([*words, "--num_workers", "0", "--json"]) == 0
         tables.append(json.loads(capsys.readouterr().out)["rows"])
         for module in (features, CropFeatures):
             monkeypatch.setattr(module, "_compute", None)  # cannot be called
@@ -64,7 +64,7 @@ def test_a_protocol_that_cannot_be_carried_out_is_named_with_its_reason(
     run: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["eval", "all", str(run), "--data", str(data), "--labels", "1000-per-class"]
-    assert run_command([*words, "--workers", "0"]) == 0
+    assert run_command([*words, "--num_workers", "0"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "finetune is left out: " in said
     assert "knn" in said
@@ -78,7 +78,7 @@ def test_what_all_protocols_have_to_say_is_said_once(
         (tmp_path / split / "cat" / "damaged.jpg").write_bytes(b"")
     words = ["eval", "all", str(run), "--data", str(tmp_path), "--labels", "2-per-class"]
     for _ in range(2):  # and again by the next command
-        assert run_command([*words, "--workers", "0"]) == 0
+        assert run_command([*words, "--num_workers", "0"]) == 0
         said = capsys.readouterr().err
         assert said.count("k = 16, 32, 64 left out: ") == 1
         assert said.count("test images are training images too") == 1
@@ -102,7 +102,7 @@ def test_labels_that_mean_nothing_are_refused_before_anything_runs(
 def test_figures_that_cannot_be_kept_are_not_lost(tmp_path: Path) -> None:
     (tmp_path / "evaluation.md").mkdir()
     found = {"run": "a", "data": "b", "rows": [], "left_out": {}}
-    assert "the table is not kept in the run" in everything._write(tmp_path, found)
+    assert "the table is not kept in the run" in evaluate_all._write(tmp_path, found)
 
 
 def test_data_without_labels_are_refused_in_one_line(

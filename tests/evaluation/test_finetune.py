@@ -17,7 +17,7 @@ from wcl.data import open_source, subset
 from wcl.data.loader import Loader, Views
 from wcl.evaluation.crops import crop_and_flip
 from wcl.evaluation.finetune import batch_for, fit, network_of
-from wcl.evaluation.splits import labelled_rows
+from wcl.evaluation.splits import labeled_rows
 from wcl.models.encoder import load
 from wcl.system.errors import InputError, RunError
 
@@ -51,7 +51,7 @@ def test_the_same_command_prints_the_same_numbers_and_leaves_the_run_alone(
     assert printed[0] == printed[1]
     found = printed[0]
     assert found["protocol"] == "finetune"
-    assert (found["n_train"], found["n_test"], found["batch"]) == (100, 500, 100)
+    assert (found["n_train"], found["n_test"], found["batch_size"]) == (100, 500, 100)
     assert found["top5"] >= found["top1"] > 0.25  # of ten classes
     assert 0 < found["scratch_top1"] < 1
     after = contents(run)
@@ -90,7 +90,7 @@ def test_an_encoder_keeps_its_weights_and_a_file_leaves_nothing(run: Path, tmp_p
 
 def test_the_classifier_starts_at_the_pool_or_behind_the_first_layer_of_g(run: Path) -> None:
     encoder = load(run)
-    images = encoder.normalise(torch.randint(0, 256, (4, 1, 32, 32), dtype=torch.uint8))
+    images = encoder.normalize(torch.randint(0, 256, (4, 1, 32, 32), dtype=torch.uint8))
     pool, projection = (
         network_of(encoder, start, 10, seed=0).eval() for start in ("pool", "projection")
     )
@@ -122,7 +122,7 @@ def test_all_parts_are_trained_as_the_protocol_says(run: Path) -> None:
     """Against a hand-written loop: SGD, momentum 0.9, two rates times batch/256, cosine to zero."""
     encoder = load(run)
     source = open_source("digits")
-    chosen = subset(source, labelled_rows(source, "2-per-class", seed=0))
+    chosen = subset(source, labeled_rows(source, "2-per-class", seed=0))
     loader = Loader(chosen, 10, 0, torch.device("cpu"))
     maker = crop_and_flip(encoder)
     network, expected = (network_of(encoder, "projection", 10, seed=0) for _ in range(2))
@@ -165,39 +165,46 @@ def test_photos_are_fine_tuned_without_those_that_cannot_be_read(tmp_path: Path)
     run = photo_run(data, tmp_path / "run", epochs=1)
     (data / "cat" / "004.jpg").write_bytes(b"")
     found = wcl.evaluate(
-        run, "finetune", data, test_data=str(data), labels="100%", epochs=1, scratch=False, batch=5
+        run,
+        "finetune",
+        data,
+        test_data=str(data),
+        labels="100%",
+        epochs=1,
+        scratch=False,
+        batch_size=5,
     )
-    assert found.details["batch"] == 4  # five steps of 24 // 5 images
+    assert found.details["batch_size"] == 4  # five steps of 24 // 5 images
     assert (found.n_train, found.n_test) == (23, 23)
 
 
-def test_labelled_images_that_cannot_be_read_at_all_are_an_error(tmp_path: Path) -> None:
+def test_labeled_images_that_cannot_be_read_at_all_are_an_error(tmp_path: Path) -> None:
     data = photo_folder(tmp_path / "data")
     run = photo_run(data, tmp_path / "run", epochs=1)
     for name in ("cat", "dog"):
         (data / name / "003.jpg").write_bytes(b"")
     names = tmp_path / "list.txt"
     names.write_text("cat/003.jpg\ndog/003.jpg\n")
-    with pytest.raises(InputError, match="fewer than 2 labelled images can be read"):
+    with pytest.raises(InputError, match="fewer than 2 labeled images can be read"):
         wcl.evaluate(run, "finetune", data, test_data=str(data), labels=str(names), epochs=1)
 
 
-@pytest.mark.parametrize(("rate", "epochs"), [(1e32, 5), (1e32, 1)])
-def test_a_rate_that_blows_up_is_a_failed_run(rate: float, epochs: int, run: Path) -> None:
+@pytest.mark.parametrize(("lr", "epochs"), [(1e32, 5), (1e32, 1)])
+def test_a_rate_that_blows_up_is_a_failed_run(lr: float, epochs: int, run: Path) -> None:
     """Even if only the last step does, which no loss comes after."""
     with pytest.raises(RunError) as failed:
-        wcl.evaluate(run, "finetune", "digits", labels="1%", rate=rate, epochs=epochs)
-    said = f"fine-tuning at rates of 0.05 and {rate:g}: the classifier diverged; use smaller ones"
+        wcl.evaluate(run, "finetune", "digits", labels="1%", lr=lr, epochs=epochs)
+    said = f"fine-tuning at rates of 0.05 and {lr:g}: the classifier diverged; use smaller ones"
     assert str(failed.value) == said
 
 
-@pytest.mark.parametrize("labelled", range(2, 40))
-def test_batches_are_no_larger_than_asked_and_leave_few_images_over(labelled: int) -> None:
+@pytest.mark.parametrize("labeled", range(2, 40))
+def test_batches_are_no_larger_than_asked_and_leave_few_images_over(labeled: int) -> None:
     for most in range(2, 45):
-        batch = batch_for(labelled, most)
+        batch = batch_for(labeled, most)
         assert 2 <= batch <= max(most, 2)
-        steps = labelled // batch
-        assert labelled - steps * batch <= max(steps, labelled // most)
+        steps = labeled // batch
+        assert labeled - steps * batch <= max(steps, labeled // most)
 
 
 @pytest.mark.parametrize(
@@ -207,12 +214,12 @@ def test_batches_are_no_larger_than_asked_and_leave_few_images_over(labelled: in
         (["--labels", "1"], "--labels: 1 is neither"),
         (["--labels", "nowhere.txt"], "--labels: nowhere.txt is neither"),
         (["--labels", "200-per-class"], "has only 1"),
-        (["--labels", "1-per-class", "--classes", "1"], "at least 2 labelled images"),
+        (["--labels", "1-per-class", "--classes", "1"], "at least 2 labeled images"),
         (["--labels", "1%", "--from", "g"], "g is not one of pool, projection"),
         (["--labels", "1%", "--from=g"], "g is not one of pool, projection"),
-        (["--labels", "1%", "--batch", "1"], "--batch: must be at least 2"),
+        (["--labels", "1%", "--batch_size", "1"], "--batch_size: must be at least 2"),
         (["--labels", "1%", "--epochs", "-1"], "--epochs: must be at least 1"),
-        (["--labels", "1%", "--rate", "0"], "--rate: must be above 0"),
+        (["--labels", "1%", "--lr", "0"], "--lr: must be above 0"),
         (["--labels", "1%", "--encoder_rate", ".inf"], "--encoder_rate: must be above 0"),
         (["--labels", "1%", "--scratch", "no way"], "--scratch"),
     ],
@@ -229,9 +236,11 @@ def test_bad_requests_are_one_line(
 
 def test_few_labels_get_more_passes_so_that_there_are_steps_enough(run: Path) -> None:
     found = wcl.evaluate(run, "finetune", "digits", labels="1-per-class", scratch=False)
-    assert (found.n_train, found.details["batch"], found.details["epochs"]) == (10, 10, 100)
-    found = wcl.evaluate(run, "finetune", "digits", labels="1-per-class", scratch=False, batch=2)
-    assert (found.details["batch"], found.details["epochs"]) == (2, 60)
+    assert (found.n_train, found.details["batch_size"], found.details["epochs"]) == (10, 10, 100)
+    found = wcl.evaluate(
+        run, "finetune", "digits", labels="1-per-class", scratch=False, batch_size=2
+    )
+    assert (found.details["batch_size"], found.details["epochs"]) == (2, 60)
 
 
 def test_from_is_another_word_for_start(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,21 +10,21 @@ from wcl.evaluation.knn import few_label_accuracy, predict
 
 def clusters(count: int, seed: int, spread: float = 0.8) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    centres = torch.randn(4, 16, generator=torch.Generator().manual_seed(99))
+    centers = torch.randn(4, 16, generator=torch.Generator().manual_seed(99))
     labels = torch.randint(0, 4, (count,), generator=generator)
-    return centres[labels] + spread * torch.randn(count, 16, generator=generator), labels
+    return centers[labels] + spread * torch.randn(count, 16, generator=generator), labels
 
 
-@pytest.mark.parametrize(("k", "tau"), [(1, 0.1), (7, 0.1), (200, 0.1), (50, 1.0)])
-def test_the_vote_equals_scikit_learns_with_the_same_weights(k: int, tau: float) -> None:
+@pytest.mark.parametrize(("k", "temperature"), [(1, 0.1), (7, 0.1), (200, 0.1), (50, 1.0)])
+def test_the_vote_equals_scikit_learns_with_the_same_weights(k: int, temperature: float) -> None:
     bank, labels = clusters(300, 0)
     queries, _ = clusters(120, 1)
     reference = KNeighborsClassifier(
-        k, metric="cosine", algorithm="brute", weights=lambda d: np.exp((1 - d) / tau)
+        k, metric="cosine", algorithm="brute", weights=lambda d: np.exp((1 - d) / temperature)
     )
     reference.fit(bank.double().numpy(), labels.numpy())
     expected = reference.predict(queries.double().numpy())
-    found = predict(queries.double(), bank.double(), labels, 4, k, tau)
+    found = predict(queries.double(), bank.double(), labels, 4, k, temperature)
     assert found.tolist() == expected.tolist()
 
 

@@ -220,7 +220,7 @@ def test_classes_are_matched_by_name_and_a_test_set_may_lack_one(
     assert list(open_source(str(kits[2])).classes) == ["bee", "cow"]
     settings: dict[str, Any] = {"k": "1", "draws": 2, "cost": 1e6}
     own = wcl.evaluate(photos, "lowshot", kits[0], test_data=str(kits[1]), **settings)
-    assert own.score == 1.0  # what was learnt by heart
+    assert own.score == 1.0  # what was learned by heart
     capsys.readouterr()
     other = wcl.evaluate(photos, "lowshot", kits[0], test_data=str(kits[2]), **settings)
     assert other.n_test == 8

@@ -16,7 +16,7 @@ from runs import tiny_run
 from wcl.cli import run_command
 from wcl.config import ProjectConfig
 from wcl.data import open_source
-from wcl.evaluation.project import _COLOURS, choose, draw, run_names, separation
+from wcl.evaluation.project import _COLORS, choose, draw, run_names, separation
 from wcl.system.errors import InputError
 
 
@@ -103,10 +103,10 @@ def test_the_names_of_ten_classes_take_as_few_lines_as_they_need(
     ]
     heights = [sheet.height for sheet in sheets]
     assert heights[0] - heights[1] == (lines - 1) * 34
-    # Every class has its colour in the legend, however many lines that takes.
+    # Every class has its color in the legend, however many lines that takes.
     legend = np.asarray(sheets[0])[900 + 68 :]
-    shown = {tuple(colour) for colour in legend.reshape(-1, 3).tolist()}
-    assert {ImageColor.getrgb(colour) for colour in _COLOURS} <= shown
+    shown = {tuple(color) for color in legend.reshape(-1, 3).tolist()}
+    assert {ImageColor.getrgb(color) for color in _COLORS} <= shown
 
 
 @pytest.mark.parametrize(

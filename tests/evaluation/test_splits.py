@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from images import photo_folder, picture
 from wcl.data import ArraySource, Source, first_classes, in_memory, open_source, subset
 from wcl.evaluation import splits
-from wcl.evaluation.splits import is_draw, keep_manifest, labelled_rows
+from wcl.evaluation.splits import is_draw, keep_manifest, labeled_rows
 from wcl.ops.randomness import Integers
 from wcl.system.errors import InputError
 
 
-def labelled_source(sizes: Sequence[int], seed: int = 0) -> ArraySource:
+def labeled_source(sizes: Sequence[int], seed: int = 0) -> ArraySource:
     """Blank images in classes of these sizes, in a random order."""
     labels = torch.cat([torch.full((size,), number) for number, size in enumerate(sizes)])
     labels = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))]
@@ -40,8 +40,8 @@ sizes = st.lists(st.integers(1, 60), min_size=1, max_size=6)
 def test_a_smaller_percentage_is_part_of_a_larger_one(
     sizes: list[int], seed: int, one: int, other: int
 ) -> None:
-    source = labelled_source(sizes, seed)
-    small, large = (labelled_rows(source, f"{p}%", seed) for p in sorted((one, other)))
+    source = labeled_source(sizes, seed)
+    small, large = (labeled_rows(source, f"{p}%", seed) for p in sorted((one, other)))
     assert set(small.tolist()) <= set(large.tolist())
     assert len(set(large.tolist())) == len(large)
 
@@ -50,9 +50,9 @@ def test_a_smaller_percentage_is_part_of_a_larger_one(
 def test_fewer_per_class_are_part_of_more_per_class(
     sizes: list[int], seed: int, data: st.DataObject
 ) -> None:
-    source = labelled_source(sizes, seed)
+    source = labeled_source(sizes, seed)
     few, many = sorted(data.draw(st.integers(1, min(sizes))) for _ in range(2))
-    small, large = (labelled_rows(source, f"{n}-per-class", seed) for n in (few, many))
+    small, large = (labeled_rows(source, f"{n}-per-class", seed) for n in (few, many))
     assert set(small.tolist()) <= set(large.tolist())
     assert counts(source, large) == [many] * len(sizes)
 
@@ -61,21 +61,21 @@ def test_fewer_per_class_are_part_of_more_per_class(
 def test_a_percentage_is_that_of_every_class_and_at_least_one_image(
     sizes: list[int], seed: int, percent: float
 ) -> None:
-    source = labelled_source(sizes, seed)
-    found = counts(source, labelled_rows(source, f"{percent:.2f}%", seed))
+    source = labeled_source(sizes, seed)
+    found = counts(source, labeled_rows(source, f"{percent:.2f}%", seed))
     for size, count in zip(sizes, found, strict=True):
         assert 1 <= count <= size
         assert count == 1 or abs(count - size * percent / 100) <= 0.51
 
 
 def test_a_draw_depends_on_the_seed_and_on_nothing_else() -> None:
-    source = labelled_source([50, 50])
+    source = labeled_source([50, 50])
     torch.manual_seed(1)
-    first = labelled_rows(source, "10%", seed=3)
+    first = labeled_rows(source, "10%", seed=3)
     torch.manual_seed(2)
     np.random.default_rng().random(3)
-    assert first.tolist() == labelled_rows(source, "10%", seed=3).tolist()
-    assert first.tolist() != labelled_rows(source, "10%", seed=4).tolist()
+    assert first.tolist() == labeled_rows(source, "10%", seed=3).tolist()
+    assert first.tolist() != labeled_rows(source, "10%", seed=4).tolist()
 
 
 @pytest.mark.parametrize("loaded", [False, True])
@@ -91,12 +91,12 @@ def test_a_manifest_names_the_same_images_again(spec: str, loaded: bool, tmp_pat
     if loaded:
         source = in_memory(source)
         assert isinstance(source, ArraySource)
-    rows = labelled_rows(source, spec, seed=5)
+    rows = labeled_rows(source, spec, seed=5)
     path = keep_manifest(tmp_path / "lists", source, rows, spec, 5)
     header, *names = path.read_text().splitlines()
     assert header.startswith("# ") and spec in header and "seed 5" in header
     assert len(names) == len(rows)
-    assert labelled_rows(source, str(path), seed=0).tolist() == rows.tolist()
+    assert labeled_rows(source, str(path), seed=0).tolist() == rows.tolist()
     assert keep_manifest(tmp_path / "lists", source, rows, spec, 5) == path
     assert [path] == list((tmp_path / "lists").iterdir())
 
@@ -104,9 +104,9 @@ def test_a_manifest_names_the_same_images_again(spec: str, loaded: bool, tmp_pat
 def test_a_manifest_of_digits_is_right_for_any_choice_of_classes(tmp_path: Path) -> None:
     whole = open_source("digits")
     few = first_classes(whole, 3)
-    rows = labelled_rows(few, "2-per-class", seed=0)
+    rows = labeled_rows(few, "2-per-class", seed=0)
     path = keep_manifest(tmp_path / "lists", few, rows, "2-per-class", 0)
-    again = subset(whole, labelled_rows(whole, str(path), seed=0))
+    again = subset(whole, labeled_rows(whole, str(path), seed=0))
     assert isinstance(again, ArraySource) and isinstance(few, ArraySource)
     assert torch.equal(again.pixels, few.pixels[torch.from_numpy(rows)])
 
@@ -124,7 +124,7 @@ def test_a_list_may_name_images_by_path_by_file_or_without_the_ending(
     wanted = [form.format("n01443537", 2), "", form.format("n01440764", 1), "# no name"]
     (tmp_path / "list.txt").write_text("\r\n".join([*wanted, wanted[0]]))
     source = open_source(str(tmp_path / "data"))
-    assert labelled_rows(source, str(tmp_path / "list.txt"), seed=0).tolist() == [1, 6]
+    assert labeled_rows(source, str(tmp_path / "list.txt"), seed=0).tolist() == [1, 6]
 
 
 @pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
@@ -133,31 +133,31 @@ def test_a_list_may_be_written_by_any_editor(start: bytes, end: bytes, tmp_path:
     source = open_source(str(photo_folder(tmp_path / "data")))
     lines = [b"cat/003.jpg", b'"dog/004.jpg"', b""]
     (tmp_path / "list.txt").write_bytes(start + end.join(lines))
-    assert labelled_rows(source, str(tmp_path / "list.txt"), seed=0).tolist() == [3, 16]
+    assert labeled_rows(source, str(tmp_path / "list.txt"), seed=0).tolist() == [3, 16]
 
 
 def test_numbers_that_no_image_has_are_no_classes_to_draw_from() -> None:
-    source = labelled_source([5, 0, 4])
-    assert counts(source, labelled_rows(source, "3-per-class", seed=0)) == [3, 0, 3]
-    assert counts(source, labelled_rows(source, "50%", seed=0)) == [2, 0, 2]
+    source = labeled_source([5, 0, 4])
+    assert counts(source, labeled_rows(source, "3-per-class", seed=0)) == [3, 0, 3]
+    assert counts(source, labeled_rows(source, "50%", seed=0)) == [2, 0, 2]
 
 
 def test_names_that_are_absent_are_counted_and_the_first_is_given(tmp_path: Path) -> None:
     source = open_source(str(photo_folder(tmp_path / "data")))
     (tmp_path / "list.txt").write_text("cat/001.jpg\ncat/999.jpg\ncow/001.jpg\n")
     with pytest.raises(InputError, match=r"2 of its 3 names .* the first is cat/999\.jpg"):
-        labelled_rows(source, str(tmp_path / "list.txt"), seed=0)
+        labeled_rows(source, str(tmp_path / "list.txt"), seed=0)
 
 
 def test_a_name_of_two_images_is_refused(tmp_path: Path) -> None:
     source = open_source(str(photo_folder(tmp_path / "data")))
     (tmp_path / "list.txt").write_text("001.jpg\n")
     with pytest.raises(InputError, match=r"001\.jpg fits several .* cat/001\.jpg and dog/001"):
-        labelled_rows(source, str(tmp_path / "list.txt"), seed=0)
+        labeled_rows(source, str(tmp_path / "list.txt"), seed=0)
 
 
 def named_source(names: list[str]) -> ArraySource:
-    source = labelled_source([len(names)])
+    source = labeled_source([len(names)])
     source.places = names
     return source
 
@@ -168,7 +168,7 @@ def test_a_list_as_long_as_a_published_one_is_compared_with_it(
 ) -> None:
     names = [f"n0_{i}.JPEG" for i in range(count)]
     (tmp_path / "list.txt").write_text("\n".join(names))
-    rows = labelled_rows(named_source(names), str(tmp_path / "list.txt"), seed=0)
+    rows = labeled_rows(named_source(names), str(tmp_path / "list.txt"), seed=0)
     assert len(rows) == count
     said = capsys.readouterr().err
     assert ("list.txt: has as many names as SimCLR's published list" in said) == warned
@@ -184,7 +184,7 @@ def test_the_published_list_itself_is_taken_in_silence(
     (tmp_path / "list.txt").write_text(content)
     published = {20: hashlib.sha256(content.encode()).hexdigest()}
     monkeypatch.setattr(splits, "_PUBLISHED", published)
-    assert len(labelled_rows(named_source(names), str(tmp_path / "list.txt"), seed=0)) == 20
+    assert len(labeled_rows(named_source(names), str(tmp_path / "list.txt"), seed=0)) == 20
     assert capsys.readouterr().err == ""
 
 
@@ -200,15 +200,15 @@ def test_the_published_list_itself_is_taken_in_silence(
         (".", "--labels: . is neither"),
     ],
 )
-def test_what_cannot_be_labelled_is_named(spec: str, says: str) -> None:
+def test_what_cannot_be_labeled_is_named(spec: str, says: str) -> None:
     with pytest.raises(InputError, match=re.escape(says)):
-        labelled_rows(labelled_source([5, 3]), spec, seed=0)
+        labeled_rows(labeled_source([5, 3]), spec, seed=0)
 
 
 def test_a_list_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not a text file"):
-        labelled_rows(labelled_source([5]), str(tmp_path / "list.txt"), seed=0)
+        labeled_rows(labeled_source([5]), str(tmp_path / "list.txt"), seed=0)
 
 
 def test_a_draw_is_told_from_a_list() -> None:

@@ -28,19 +28,22 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_sweep_of_knn_is_the_single_evaluations(run: Path) -> None:
-    sweep = wcl.evaluate(run, "knn", "digits", k=[20, 1, 200], tau=[0.1, 0.5])
+    sweep = wcl.evaluate(run, "knn", "digits", k=[20, 1, 200], temperature=[0.1, 0.5])
     assert len(sweep.details["sweep"]) == 6
     for row in sweep.details["sweep"]:
-        assert row["top1"] == wcl.evaluate(run, "knn", "digits", k=row["k"], tau=row["tau"]).top1
+        assert (
+            row["top1"]
+            == wcl.evaluate(run, "knn", "digits", k=row["k"], temperature=row["temperature"]).top1
+        )
     assert sweep.top1 == sweep.details["sweep"][0]["top1"]
     best = max(row["top1"] for row in sweep.details["sweep"])
     assert sweep.details["best_on_test"] == best
 
 
 def test_a_sweep_of_rates_is_the_single_probes(run: Path) -> None:
-    sweep = wcl.evaluate(run, "linear", "digits", rate=[0.1, 3.0], epochs=3)
+    sweep = wcl.evaluate(run, "linear", "digits", lr=[0.1, 3.0], epochs=3)
     for row in sweep.details["sweep"]:
-        alone = wcl.evaluate(run, "linear", "digits", rate=row["rate"], epochs=3)
+        alone = wcl.evaluate(run, "linear", "digits", lr=row["lr"], epochs=3)
         assert alone.top1 == row["top1"]
         assert alone.details["top5"] == row["top5"]
     assert sweep.top1 == sweep.details["sweep"][0]["top1"]
@@ -97,7 +100,7 @@ def test_features_are_computed_once_for_an_encoder_and_its_data(
     run = photo_run(data, tmp_path / "run", epochs=1)
     source = open_source(str(data))
     encoder = wcl.load(run)
-    first = features(encoder, source, workers=0)
+    first = features(encoder, source, num_workers=0)
     kept = list((run / "features").iterdir())
     assert len(kept) == 1
 
@@ -106,7 +109,7 @@ def test_features_are_computed_once_for_an_encoder_and_its_data(
 
     with monkeypatch.context() as patch:
         patch.setattr(type(encoder), "embed", computed_again)
-        second = features(wcl.load(run), open_source(str(data)), workers=0)
+        second = features(wcl.load(run), open_source(str(data)), num_workers=0)
     assert all(map(torch.equal, first, second))
 
 
@@ -114,14 +117,14 @@ def test_changed_weights_images_or_sizes_are_computed_anew(tmp_path: Path) -> No
     data = photo_folder(tmp_path / "data")
     run = photo_run(data, tmp_path / "run", epochs=1)
     encoder = wcl.load(run)
-    first, _ = features(encoder, open_source(str(data)), workers=0)
+    first, _ = features(encoder, open_source(str(data)), num_workers=0)
     (data / "cat" / "000.jpg").write_bytes((data / "cat" / "001.jpg").read_bytes())
-    second, _ = features(encoder, open_source(str(data)), workers=0)
+    second, _ = features(encoder, open_source(str(data)), num_workers=0)
     assert not torch.equal(first[0], second[0])
     torch.testing.assert_close(second[0], second[1])
     with torch.no_grad():
         next(encoder.backbone.parameters()).mul_(2)
-    third, _ = features(encoder, open_source(str(data)), workers=0)
+    third, _ = features(encoder, open_source(str(data)), num_workers=0)
     assert not torch.equal(second, third)
     assert len(list((run / "features").iterdir())) == 3
 
@@ -159,10 +162,10 @@ def test_kept_features_that_were_damaged_are_computed_again(
 ) -> None:
     data = photo_folder(tmp_path / "data")
     run = photo_run(data, tmp_path / "run", epochs=1)
-    first = features(wcl.load(run), open_source(str(data)), workers=0)
+    first = features(wcl.load(run), open_source(str(data)), num_workers=0)
     (kept,) = (run / "features").iterdir()
     damage(kept)
-    second = features(wcl.load(run), open_source(str(data)), workers=0)
+    second = features(wcl.load(run), open_source(str(data)), num_workers=0)
     assert all(map(torch.equal, first, second))
 
 
@@ -170,12 +173,12 @@ def test_features_under_the_name_of_others_are_not_taken_for_them(tmp_path: Path
     data = photo_folder(tmp_path / "data")
     encoder = wcl.load(photo_run(data, tmp_path / "run", epochs=1))
     some, others = (limited(open_source(str(data)), 5, seed) for seed in (0, 1))
-    first = features(encoder, some, workers=0)
+    first = features(encoder, some, num_workers=0)
     (kept,) = (tmp_path / "run" / "features").iterdir()
-    features(encoder, others, workers=0)
+    features(encoder, others, num_workers=0)
     (other,) = {*(tmp_path / "run" / "features").iterdir()} - {kept}
     kept.write_bytes(other.read_bytes())
-    assert all(map(torch.equal, first, features(encoder, some, workers=0)))
+    assert all(map(torch.equal, first, features(encoder, some, num_workers=0)))
 
 
 def test_images_that_were_away_for_a_moment_are_not_left_out_for_ever(
@@ -187,13 +190,13 @@ def test_images_that_were_away_for_a_moment_are_not_left_out_for_ever(
     key = features_key(encoder, source)
     monkeypatch.setattr("wcl.evaluation.features.features_key", lambda *_: key)  # asked before
     (data / "cat").rename(tmp_path / "away")
-    assert len(features(encoder, source, workers=0)[1]) == 12
+    assert len(features(encoder, source, num_workers=0)[1]) == 12
     assert "12 of 24 images cannot be read" in capsys.readouterr().err
-    assert len(features(encoder, source, workers=0)[1]) == 12  # kept
+    assert len(features(encoder, source, num_workers=0)[1]) == 12  # kept
     (tmp_path / "away").rename(data / "cat")
-    assert len(features(encoder, source, workers=0)[1]) == 24
+    assert len(features(encoder, source, num_workers=0)[1]) == 24
     assert "12 of 24 images cannot be read" in capsys.readouterr().err  # of the second time alone
-    assert len(features(encoder, source, workers=0)[1]) == 24
+    assert len(features(encoder, source, num_workers=0)[1]) == 24
     assert capsys.readouterr().err.count("cannot be read") == 0
 
 
@@ -204,10 +207,10 @@ def test_an_image_that_is_cut_short_does_not_have_all_features_computed_again(
     photo = data / "cat" / "003.jpg"
     photo.write_bytes(photo.read_bytes()[:-100])  # it can still be opened
     encoder = wcl.load(photo_run(data, tmp_path / "run", epochs=1))
-    first = features(encoder, open_source(str(data)), workers=0)
+    first = features(encoder, open_source(str(data)), num_workers=0)
     assert len(first[1]) == 23
     monkeypatch.delattr("wcl.evaluation.features._compute")
-    assert all(map(torch.equal, first, features(encoder, open_source(str(data)), workers=0)))
+    assert all(map(torch.equal, first, features(encoder, open_source(str(data)), num_workers=0)))
 
 
 def test_that_features_cannot_be_kept_is_said_once(
@@ -227,7 +230,7 @@ def test_that_features_cannot_be_kept_is_said_once(
         ("linear", {"seed": 2**63}, "--seed: must be between 0 and"),
         ("finetune", {"seed": -1}, "--seed: must be between 0 and"),
         ("lowshot", {"seed": 10**23}, "--seed: must be between 0 and"),
-        ("linear", {"rate": 1e300}, "--rate: must be above 0 and at most"),
+        ("linear", {"lr": 1e300}, "--lr: must be above 0 and at most"),
         ("finetune", {"encoder_rate": 1e300}, "--encoder_rate: must be above 0 and at most"),
         ("lowshot", {"cost": 1e300}, "--cost: must be above 0 and at most 1e"),
     ],

@@ -43,12 +43,12 @@ def saved(
 ) -> Path:
     """A folder with an encoder whose norm layers have seen data, trained on somebody's photos."""
     torch.manual_seed(0)
-    model = ModelConfig(backbone, stem, head_width=16, head_out=8)
+    model = ModelConfig(backbone, stem, head_hidden_dim=16, head_out_dim=8)
     mean, std = MEAN[:channels], STD[:channels]
     data = "/home/anna/secret place/birds"
     encoder = Encoder(Description(model, ("g", "phi"), channels, SIZE, mean, std, "wcl", 7, data))
     encoder.train()
-    encoder(encoder.normalise(pixels(6, channels)))
+    encoder(encoder.normalize(pixels(6, channels)))
     folder.mkdir()
     encoder.save(folder / "encoder.safetensors")
     return folder
@@ -94,10 +94,10 @@ def test_every_format_computes_what_the_encoder_computes(
     to: str, resnet: Path, tmp_path: Path
 ) -> None:
     original, again = wcl.load(resnet), wcl.load(exported(resnet, to))
-    assert again.features == original.features == 512
+    assert again.feature_dim == original.feature_dim == 512
     for count in (1, 2, 7):
         close(again.embed(pixels(count)), original.embed(pixels(count)))
-    close(again.embed(pixels(7), batch=3), original.embed(pixels(7)))
+    close(again.embed(pixels(7), batch_size=3), original.embed(pixels(7)))
     photo = picture(0, 90, 130)
     photo.save(tmp_path / "photo.png")
     close(again.embed(photo), original.embed(photo))
@@ -112,7 +112,7 @@ def test_every_format_says_where_it_comes_from_and_where_from_no_further(
     path = exported(resnet, to)
     found = wcl.load(path).description
     assert (found.method, found.epoch, found.data) == ("wcl", 7, "birds")
-    assert (found.mean, found.std, found.size, found.channels) == (MEAN, STD, SIZE, 3)
+    assert (found.mean, found.std, found.image_size, found.channels) == (MEAN, STD, SIZE, 3)
     assert found.version == wcl.__version__
     assert found.heads == (("g", "phi") if to == "safetensors" else ())
     assert found.sha256 == wcl.load(resnet).description.sha256 != ""
@@ -143,7 +143,7 @@ def test_plain_timm_loads_the_weights_strictly(resnet: Path) -> None:
     plain = timm.create_model("resnet18", num_classes=0)
     plain.load_state_dict(load_file(file), strict=True)
     encoder = wcl.models.encoder.load(resnet)
-    images = encoder.normalise(pixels(3))
+    images = encoder.normalize(pixels(3))
     with torch.no_grad():
         assert plain.eval()(images).equal(encoder(images).h)
         by_file = timm.create_model("resnet18", num_classes=0, checkpoint_path=file)
@@ -157,7 +157,7 @@ def test_plain_torchvision_loads_the_weights_strictly(resnet: Path) -> None:
     plain.fc = torch.nn.Identity()
     plain.load_state_dict(load_file(exported(resnet, "timm")), strict=True)
     encoder = wcl.models.encoder.load(resnet)
-    images = encoder.normalise(pixels(3))
+    images = encoder.normalize(pixels(3))
     with torch.no_grad():
         close(plain.eval()(images), encoder(images).h)
 
@@ -185,7 +185,7 @@ def test_timm_opens_the_hub_folder_and_prepares_photos_as_we_do(resnet: Path) ->
     data: Any = timm.data
     encoder = wcl.models.encoder.load(resnet)
     with torch.no_grad():
-        close(model(encoder.normalise(pixels(3))), encoder.embed(pixels(3)))
+        close(model(encoder.normalize(pixels(3))), encoder.embed(pixels(3)))
         transform = data.create_transform(**data.resolve_model_data_config(model))
         photo = picture(1, 90, 130)
         close(model(transform(photo)[None]), encoder.embed(photo))
@@ -211,7 +211,7 @@ def test_other_backbones_of_timm_are_exported_too(
     for to in ("torchscript", "onnx", "hub-folder"):
         close(wcl.load(wcl.export(run, to)).embed(pixels(3, channels)), expected)
     model = timm.create_model(f"local-dir:{exported(run, 'hub-folder')}", pretrained=True).eval()
-    images = encoder.normalise(pixels(3, channels))
+    images = encoder.normalize(pixels(3, channels))
     with torch.no_grad():
         close(model(images), encoder(images).h)
 
@@ -252,7 +252,7 @@ def test_the_model_card_says_how_it_was_made(run: Path, tmp_path: Path) -> None:
     whole = yaml.safe_load((run / "config.yaml").read_text())
     assert settings["optim"] == whole["optim"]
     assert "part of the data" not in body
-    assert {"data", "out", "workers"} & settings.keys() == set()
+    assert {"data", "out", "num_workers"} & settings.keys() == set()
 
 
 def test_the_model_card_has_the_metrics_of_its_weights(run: Path, tmp_path: Path) -> None:
@@ -496,8 +496,8 @@ def test_what_a_file_states_of_itself_is_checked(to: str, resnet: Path, tmp_path
     wrong: list[dict[str, Any]] = [
         {"features": 7},
         {"features": "512"},
-        {"size": "32"},
-        {"size": 0},
+        {"image_size": "32"},
+        {"image_size": 0},
         {"std": [0, 0, 0]},
     ]
     wrong += [{"channels": 2, "mean": [0.5, 0.5], "std": [0.5, 0.5]}, {"model": 3}]
@@ -596,5 +596,5 @@ def test_an_export_can_be_exported_and_evaluated(resnet: Path, tmp_path: Path) -
     close(wcl.load(file).embed(pixels(2)), wcl.load(resnet).embed(pixels(2)))
     data = photo_folder(tmp_path / "data", each=5)
     names = {path.name for path in folder.iterdir()}
-    assert wcl.evaluate(folder, "knn", data, workers=0).n_test == 2
+    assert wcl.evaluate(folder, "knn", data, num_workers=0).n_test == 2
     assert {path.name for path in folder.iterdir()} == names

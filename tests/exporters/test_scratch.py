@@ -28,7 +28,7 @@ def leave_by_a_kill(parent: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    model = ModelConfig("conv_tiny", head_width=16, head_out=8)
+    model = ModelConfig("conv_tiny", head_hidden_dim=16, head_out_dim=8)
     file = tmp_path_factory.mktemp("run") / "encoder.safetensors"
     torch.manual_seed(0)
     Encoder(Description(model, ("g",), 3, 32, (0.5,) * 3, (0.2,) * 3)).save(file)

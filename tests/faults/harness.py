@@ -34,29 +34,29 @@ SECONDS_TO_END = 120
 TINY = [
     "--threads=1",
     "--epochs=3",
-    "--model.head_width=32",
-    "--model.head_out=16",
+    "--model.head_hidden_dim=32",
+    "--model.head_out_dim=16",
     "--log.every=1",
     "--log.tensorboard=false",
     "--crops.count=2",
     "--crops.size=16",
-    "--crops.area=[0.3,0.6]",
+    "--crops.scale=[0.3,0.6]",
     "--crops.warmup=1",
-    "--crops.neighbours=true",
-    "--wait=1",
+    "--crops.neighbors=true",
+    "--timeout_minutes=1",
 ]
 RUNS = {
-    "digits": ["digits", "--limit=128", "--batch=32"],
+    "digits": ["digits", "--limit=128", "--batch_size=32"],
     "photos": [
         "folder",
         "--data=photos",
-        "--batch=8",
-        "--size=32",
-        "--workers=1",
+        "--batch_size=8",
+        "--image_size=32",
+        "--num_workers=1",
         "--model.backbone=resnet_small",
         "--model.stem=stride2",
     ],
-    "two processes": ["digits", "--limit=128", "--batch=32", "--devices=2"],
+    "two processes": ["digits", "--limit=128", "--batch_size=32", "--devices=2"],
 }
 
 

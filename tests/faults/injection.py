@@ -25,7 +25,7 @@ _between = {"train.<locals>.save", "train.<locals>.save.<locals>.write", "captur
 PLACES: dict[str, Callable[[str, str], bool]] = {
     "anywhere": lambda file, function: True,
     "checkpoint": lambda file, function: file == "checkpoint.py" and function in _saving,
-    "search": lambda file, function: file.startswith("knn/") or file == "neighbourhood.py",
+    "search": lambda file, function: file.startswith("knn/") or file == "neighborhood.py",
     "metrics": lambda file, function: file.startswith("monitor/") and function in _metrics,
     "before the checkpoint": lambda file, function: file == "train.py" and function in _between,
     "other files": lambda file, function: file in ("new_file.py", "contact_sheet.py"),

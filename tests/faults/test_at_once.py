@@ -55,13 +55,13 @@ def test_a_folder_is_taken_by_one_of_two_at_the_same_instant(tmp_path: Path) -> 
         folder.create(PretrainConfig(out=str(tmp_path / "run")))
 
 
-def test_the_same_command_twice_gives_the_same_run_of_photos_and_neighbours(
+def test_the_same_command_twice_gives_the_same_run_of_photos_and_neighbors(
     tmp_path: Path,
 ) -> None:
     photos = photo_folder(tmp_path / "photos")
     crops = {**CROPS, "warmup": 1}
     runs = [
-        photo_run(photos, tmp_path / name, crops=crops, epochs=3, workers=2)
+        photo_run(photos, tmp_path / name, crops=crops, epochs=3, num_workers=2)
         for name in ("one", "other")
     ]
     assert_same_run(*runs)

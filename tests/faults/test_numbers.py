@@ -19,7 +19,7 @@ from wcl.models.multiview import embed_views, halves
 from wcl.system.errors import RunError
 from wcl.training import loop as train
 from wcl.training.checkpoint import load_checkpoint, save_checkpoint
-from wcl.training.optimizers import build_optimiser
+from wcl.training.optimizers import build_optimizer
 from wcl.training.setup import describe
 
 SETTINGS: dict[str, Any] = {"crops": {**CROPS, "warmup": 1}}
@@ -60,7 +60,7 @@ def test_a_poisoned_weight_stops_the_run_at_the_next_step_with_what_reproduces_i
     kept = torch.load(run / "not_finite.pt", weights_only=True)
     assert (kept["step"], kept["epoch"]) == (7, 1)
     source = limited(open_source("digits"), TINY["limit"], 0)
-    order = Loader(source, TINY["batch"], 0, torch.device("cpu")).order(1)
+    order = Loader(source, TINY["batch_size"], 0, torch.device("cpu")).order(1)
     assert kept["images"].tolist() == order[64:96].tolist()
     losses, _ = losses_of_the_kept_batch(run)
     assert not losses.total.isfinite()
@@ -78,10 +78,10 @@ def test_an_infinite_gradient_of_a_finite_loss_stops_the_run_with_what_reproduce
             return gradient * float("inf") if steps == 6 else gradient
 
         next(encoder.parameters()).register_hook(overflow)
-        return build_optimiser(encoder, *args)
+        return build_optimizer(encoder, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(train, "build_optimiser", with_overflow)
+        patch.setattr(train, "build_optimizer", with_overflow)
         with pytest.raises(RunError, match=r"^step 6: the gradient is not finite \(loss "):
             tiny_run(run, **SETTINGS)
     losses, encoder = losses_of_the_kept_batch(run)
@@ -92,10 +92,10 @@ def test_an_infinite_gradient_of_a_finite_loss_stops_the_run_with_what_reproduce
     tiny_run(run, resume=True, **SETTINGS)  # without the overflow
 
 
-def test_weights_that_a_step_spoilt_never_reach_a_checkpoint(tmp_path: Path) -> None:
+def test_weights_that_a_step_spoiled_never_reach_a_checkpoint(tmp_path: Path) -> None:
     """The loss of the only step of the epoch is a number; its update is not."""
     run = tmp_path / "run"
-    optim = {"name": "sgd", "rate": 1e38, "rule": "constant", "warmup": 0}
+    optim = {"name": "sgd", "lr": 1e38, "lr_scaling": "constant", "warmup_epochs": 0}
     with pytest.raises(
         RunError, match=r"^step 1: \S+ is not finite after it; .* there is no good checkpoint"
     ):
@@ -114,8 +114,8 @@ def test_a_collapse_is_warned_of_in_its_epoch(
     photos.mkdir()
     for number in range(16):
         Image.fromarray(np.full((40, 40, 3), 99, np.uint8)).save(photos / f"{number}.png")
-    plain = {"jitter": 0.0, "grey": 0.0, "blur": 0.0, "area": [1.0, 1.0]}
-    photo_run(photos, tmp_path / "run", augment=plain, epochs=1, workers=0)
+    plain = {"jitter": 0.0, "grayscale": 0.0, "blur": 0.0, "scale": [1.0, 1.0]}
+    photo_run(photos, tmp_path / "run", augment=plain, epochs=1, num_workers=0)
     assert "the embeddings have collapsed" in capfd.readouterr().err
 
 
@@ -129,8 +129,14 @@ def test_a_run_that_learns_is_not_called_collapsed(
 @pytest.mark.soak
 def test_of_two_processes_one_tells_of_a_loss_that_is_not_finite(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    words = ["--devices=2", "--wait=2", "--epochs=20", "--optim.name=sgd", "--optim.rate=1e18"]
-    process = start(["pretrain", *DIGITS, *words, "--optim.warmup=0", f"--out={out}"])
+    words = [
+        "--devices=2",
+        "--timeout_minutes=2",
+        "--epochs=20",
+        "--optim.name=sgd",
+        "--optim.lr=1e18",
+    ]
+    process = start(["pretrain", *DIGITS, *words, "--optim.warmup_epochs=0", f"--out={out}"])
     status, said = finish(process)
     assert status == 1, said
     told = [line for line in said.splitlines() if line.startswith("wcl:")]

@@ -41,18 +41,18 @@ def test_workers_that_die_or_hang_end_the_run_and_it_can_go_on(
         [(signal.SIGKILL, "died"), (signal.SIGSTOP, "did not answer within 0.2 minutes")]
     ):
         before = lines_of(out)
-        process = start([*words, "--wait=0.2", *(["--resume"] if number else [])])
+        process = start([*words, "--timeout_minutes=0.2", *(["--resume"] if number else [])])
         wait_for_lines(out, before + 4)
-        workers = children(process.pid)
-        assert len(workers) == 1
-        os.kill(workers[0], deed)
+        num_workers = children(process.pid)
+        assert len(num_workers) == 1
+        os.kill(num_workers[0], deed)
         status, said = finish(process)
         assert status == 1, said
         last = said.splitlines()[-1]
         assert last.startswith(f"wcl: {photos}: a process that decodes photos {told}"), said
         assert last.endswith("checkpoint is intact, go on with --resume")
         assert "Traceback" not in said
-        must_be_gone(workers)
+        must_be_gone(num_workers)
 
 
 def test_a_run_whose_worker_died_in_a_step_goes_on_to_the_same_end(
@@ -82,25 +82,25 @@ def test_two_quick_ctrl_c_end_the_run_without_a_traceback(photos: Path, tmp_path
     out = tmp_path / "run"
     process = start(["pretrain", *PHOTOS, f"--data={photos}", f"--out={out}", "--epochs=200"])
     wait_for_lines(out)
-    workers = children(process.pid)
+    num_workers = children(process.pid)
     for _ in range(2):
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.01)
     status, said = finish(process)
     assert status == 130, said
     assert "Traceback" not in said
-    must_be_gone(workers)
+    must_be_gone(num_workers)
 
 
 def test_the_worker_of_a_killed_run_ends(photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = start(["pretrain", *PHOTOS, f"--data={photos}", f"--out={out}", "--epochs=200"])
     wait_for_lines(out)
-    workers = children(process.pid)
-    assert workers
+    num_workers = children(process.pid)
+    assert num_workers
     process.kill()
     process.communicate()
-    must_be_gone(workers)
+    must_be_gone(num_workers)
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["killed", "stopped, and Ctrl-C"])
@@ -120,5 +120,5 @@ def test_a_worker_is_watched_where_features_are_computed(
     before = set(active_children())
     wanted = KeyboardInterrupt if stopped else RunError
     with pytest.raises(wanted, match=None if stopped else r"photos died.*same command.*again"):
-        list(pixel_batches(encoder, source, workers=1))
+        list(pixel_batches(encoder, source, num_workers=1))
     assert set(active_children()) <= before

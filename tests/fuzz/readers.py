@@ -22,7 +22,7 @@ from voc_kit import annotation
 from wcl.config import ModelConfig
 from wcl.config.layering import parse_settings, recipe_file, recipe_names
 from wcl.data.cifar import cifar
-from wcl.data.decode import UnreadableImage, centre_crop, cut_views, open_image
+from wcl.data.decode import UnreadableImage, center_crop, cut_views, open_image
 from wcl.data.parquet import ParquetSource
 from wcl.data.voc import VocSource
 from wcl.models.encoder import Description, Encoder
@@ -49,7 +49,7 @@ class Reader:
 
 def read_image(path: Path) -> None:
     """As evaluation does, and as training does, both from bytes and from the file."""
-    centre_crop(open_image(path), 32)
+    center_crop(open_image(path), 32)
     content = path.read_bytes()
     cut_views(open_image(content), lambda h, w: np.array([[0, 0, h, w]]), [16], channels=1)
 
@@ -100,14 +100,14 @@ def read_parquet(path: Path) -> None:
     source = ParquetSource("case", [path])
     for index in range(min(len(source), 20)):
         try:
-            centre_crop(source.image(index), 8)
+            center_crop(source.image(index), 8)
         except UnreadableImage:
             continue
     source.fingerprint(times=True)
 
 
 def small_encoder() -> Encoder:
-    model = ModelConfig(backbone="conv_tiny", head_width=8, head_out=4)
+    model = ModelConfig(backbone="conv_tiny", head_hidden_dim=8, head_out_dim=4)
     return Encoder(Description(model, ("g",), 1, 16, (0.5,), (0.5,)))
 
 

@@ -29,7 +29,7 @@ def embeddings(seed: int, count: int = 9) -> Embeddings:
 
 def encoder_with(heads: tuple[str, ...]) -> Encoder:
     torch.manual_seed(0)
-    model = ModelConfig("resnet_small", "cifar", head_width=16, head_out=8)
+    model = ModelConfig("resnet_small", "cifar", head_hidden_dim=16, head_out_dim=8)
     return Encoder(Description(model, heads, 3, 8, (0.5,) * 3, (0.5,) * 3))
 
 
@@ -49,12 +49,12 @@ def after_a_step(config: LossConfig) -> Encoder:
 
 @given(seeds, st.integers(2, 12), st.sampled_from([0.05, 0.1, 1.0]))
 @settings(deadline=None, max_examples=20)
-def test_simclr_is_nt_xent_on_z(seed: int, count: int, tau: float) -> None:
+def test_simclr_is_nt_xent_on_z(seed: int, count: int, temperature: float) -> None:
     first, second = embeddings(seed, count), embeddings(seed + 9, count)
-    losses = SimCLR(LossConfig(tau=tau))(first, second)
+    losses = SimCLR(LossConfig(temperature=temperature))(first, second)
     assert first.z is not None
     assert second.z is not None
-    expected = nt_xent(first.z, second.z, tau)
+    expected = nt_xent(first.z, second.z, temperature)
     assert losses.total.equal(expected)
     assert set(losses.parts) == {"nce"}
     assert losses.parts["nce"].equal(expected)
@@ -78,7 +78,7 @@ def test_wcl_is_the_weighted_sum_of_its_two_losses(
 ) -> None:
     if nce == 0 and beta == 0:
         beta = 0.5
-    config = LossConfig(tau=0.2, nce=nce, swap=beta, heads=heads, positives=positives)  # type: ignore[arg-type]
+    config = LossConfig(temperature=0.2, nce=nce, swap=beta, heads=heads, positives=positives)  # type: ignore[arg-type]
     first, second = embeddings(seed), embeddings(seed + 9)
     losses = WCL(config)(first, second)
     v1, v2 = (first.z, second.z) if heads == "shared" else (first.v, second.v)
@@ -123,7 +123,7 @@ def test_wcl_works_with_exactly_the_heads_it_names(
 
 @pytest.mark.parametrize("heads", ["two", "shared"])
 def test_wcl_without_any_loss_is_an_input_error(heads: str) -> None:
-    with pytest.raises(InputError, match="nothing would be learnt"):
+    with pytest.raises(InputError, match="nothing would be learned"):
         WCL(LossConfig(nce=0, swap=0, heads=heads))  # type: ignore[arg-type]
 
 
@@ -155,7 +155,7 @@ def test_blocking_the_keys_reaches_the_swap_loss() -> None:
         config = LossConfig(nce=0, key_gradient=key_gradient)
         losses = WCL(config)(Embeddings(v1, None, v1), Embeddings(v2, None, v2))
         expected = 0.5 * swap(
-            v1, v2, weak_labels(v1), weak_labels(v2), config.tau, key_gradient=key_gradient
+            v1, v2, weak_labels(v1), weak_labels(v2), config.temperature, key_gradient=key_gradient
         )
         (got,), (want,) = torch.autograd.grad(losses.total, v1), torch.autograd.grad(expected, v1)
         torch.testing.assert_close(got, want)
@@ -202,7 +202,7 @@ def test_embeddings_that_are_not_finite_make_the_loss_not_finite() -> None:
 
 @pytest.mark.parametrize(("name", "kind"), [("wcl", WCL), ("simclr", SimCLR)])
 def test_methods_are_built_by_name(name: str, kind: type) -> None:
-    config = LossConfig(tau=0.3)
+    config = LossConfig(temperature=0.3)
     method = build_method(name, config)
     assert type(method) is kind
     assert method.config is config
@@ -231,11 +231,11 @@ def named_losses(
     assert v1 is not None
     assert v2 is not None
     y1, y2 = weak_labels(v1), weak_labels(v2)
-    form = config.tau, config.positives, config.key_gradient
+    form = config.temperature, config.positives, config.key_gradient
     return {
-        "nce": nt_xent(z1, z2, config.tau),
+        "nce": nt_xent(z1, z2, config.temperature),
         "swap": swap(v1, v2, y1, y2, *form),
-        "cnce": crop_nce(by_crop(z3, len(z1)), z1, z2, config.tau),
+        "cnce": crop_nce(by_crop(z3, len(z1)), z1, z2, config.temperature),
         "cswap": crop_swap(by_crop(v3, len(v1)), v1, v2, y1, y2, *form),
     }
 
@@ -244,7 +244,7 @@ def named_losses(
 @pytest.mark.parametrize("row", ABLATION)
 def test_a_row_of_the_ablation_is_the_weighted_sum_of_its_losses(row: str, count: int) -> None:
     settings, terms, heads = ABLATION[row]
-    config = LossConfig(**{"tau": 0.2, **WEIGHTS, **settings})
+    config = LossConfig(**{"temperature": 0.2, **WEIGHTS, **settings})
     method = WCL(config, crops=True)
     assert method.heads == heads
     first, second, crops = embeddings(0), embeddings(9), embeddings(18, 9 * count)
@@ -272,7 +272,7 @@ def test_a_row_of_the_ablation_trains_exactly_the_heads_it_names(row: str) -> No
 
 @pytest.mark.parametrize("options", [{"positives": "sum"}, {"key_gradient": False}])
 def test_the_form_of_the_swapped_loss_is_that_of_the_crops_too(options: dict[str, Any]) -> None:
-    config = LossConfig(tau=0.3, **options)
+    config = LossConfig(temperature=0.3, **options)
     first, second, crops = embeddings(0), embeddings(9), embeddings(18, 27)
     for part in (*first, *second, *crops):
         assert part is not None
@@ -304,7 +304,7 @@ def test_each_loss_of_crops_reaches_its_own_head_only(
 
 
 def test_simclr_with_crops_is_nce_plus_lambda_times_the_crops() -> None:
-    config = LossConfig(tau=0.2, **WEIGHTS)  # type: ignore[arg-type]
+    config = LossConfig(temperature=0.2, **WEIGHTS)  # type: ignore[arg-type]
     method = SimCLR(config, crops=True)
     first, second, crops = embeddings(0), embeddings(9), embeddings(18, 36)
     losses = method(first, second, crops)
@@ -328,5 +328,5 @@ def test_without_crops_there_are_no_losses_of_crops(name: str, terms: set[str]) 
 def test_losses_of_crops_alone_need_crops() -> None:
     config = LossConfig(nce=0, swap=0)
     assert WCL(config, crops=True).heads == ("g", "phi")
-    with pytest.raises(InputError, match="nothing would be learnt"):
+    with pytest.raises(InputError, match="nothing would be learned"):
         WCL(config)

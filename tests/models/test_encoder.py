@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from wcl.config import ModelConfig
-from wcl.data.decode import centre_crop
+from wcl.data.decode import center_crop
 from wcl.models.backbones import build_backbone
 from wcl.models.encoder import Description, Encoder, _seal, load, projection_head
 from wcl.system.errors import InputError
@@ -29,7 +29,7 @@ def described(
     size: int = 32,
     layers: int = 2,
 ) -> Description:
-    model = ModelConfig(backbone, stem, head_layers=layers, head_width=24, head_out=8)
+    model = ModelConfig(backbone, stem, head_layers=layers, head_hidden_dim=24, head_out_dim=8)
     return Description(model, heads, 3, size, MEAN, STD, method="wcl", epoch=7, data="digits")
 
 
@@ -38,7 +38,7 @@ def trained(description: Description) -> Encoder:
     torch.manual_seed(0)
     encoder = Encoder(description)
     encoder.train()
-    encoder(images(6, description.size))
+    encoder(images(6, description.image_size))
     return encoder.eval()
 
 
@@ -107,7 +107,7 @@ def test_a_saved_small_resnet_loads_into_timm_by_hand(tmp_path: Path) -> None:
     )
     plain.load_state_dict(backbone_weights(tmp_path / "encoder.safetensors"), strict=True)
     x = images(3, 32)
-    assert encoder.features == 256
+    assert encoder.feature_dim == 256
     assert plain.eval()(x).equal(encoder(x).h)
 
 
@@ -166,7 +166,7 @@ def test_backbones_that_are_not_resnets_work(tmp_path: Path, name: str) -> None:
     encoder = trained(described(name, "native", size=64))
     encoder.save(tmp_path / "encoder.safetensors")
     h, z, _ = encoder(images(2, 64))
-    assert h.shape == (2, encoder.features)
+    assert h.shape == (2, encoder.feature_dim)
     assert z is not None
     assert z.shape == (2, 8)
     assert load(tmp_path)(images(2, 64)).h.equal(h)
@@ -193,19 +193,19 @@ def test_embed_takes_bytes_pil_images_and_files_alike(tmp_path: Path) -> None:
     assert encoder.embed(files).equal(expected)
 
 
-def test_embed_crops_larger_pictures_at_the_centre(tmp_path: Path) -> None:
+def test_embed_crops_larger_pictures_at_the_center(tmp_path: Path) -> None:
     encoder = trained(described())
     array = np.random.default_rng(0).integers(256, size=(50, 70, 3), dtype=np.uint8)
     picture = Image.fromarray(array)
     picture.save(tmp_path / "large.png")
-    expected = manual(encoder, centre_crop(picture, 32)[None])
+    expected = manual(encoder, center_crop(picture, 32)[None])
     assert encoder.embed([picture]).equal(expected)
     assert encoder.embed([tmp_path / "large.png"]).equal(expected)
 
 
 def test_embed_gives_the_same_in_small_batches() -> None:
     encoder, raw = trained(described()), pixels(7, 32)
-    torch.testing.assert_close(encoder.embed(raw, batch=3), encoder.embed(raw))
+    torch.testing.assert_close(encoder.embed(raw, batch_size=3), encoder.embed(raw))
 
 
 def test_embed_of_nothing_has_no_rows() -> None:
@@ -281,10 +281,10 @@ def test_safetensors_of_somebody_else_are_an_input_error(
 
 
 WRONG: dict[str, Any] = {
-    "size a text": {"size": "32"},
-    "size 0": {"size": 0},
-    "size enormous": {"size": 10**9},
-    "size true": {"size": True},
+    "size a text": {"image_size": "32"},
+    "size 0": {"image_size": 0},
+    "size enormous": {"image_size": 10**9},
+    "size true": {"image_size": True},
     "channels negative": {"channels": -3},
     "epoch a list": {"epoch": [7]},
     "mean of texts": {"mean": ["0.5", "0.4", "0.3"]},
@@ -293,9 +293,9 @@ WRONG: dict[str, Any] = {
     "mean a number": {"mean": 0.5},
     "std 0": {"std": [0.2, 0, 0.3]},
     "std beyond floats": {"std": [10**400, 0.2, 0.3]},
-    "area of one": {"area": [0.5]},
-    "area beyond the image": {"area": [0.5, 2]},
-    "area the wrong way round": {"area": [1, 0.2]},
+    "area of one": {"scale": [0.5]},
+    "area beyond the image": {"scale": [0.5, 2]},
+    "area the wrong way round": {"scale": [1, 0.2]},
     "flip a text": {"flip": "never"},
     "heads unknown": {"heads": ["g", "h"]},
     "heads twice": {"heads": ["g", "g"]},
@@ -307,9 +307,9 @@ WRONG: dict[str, Any] = {
     "backbone a number": {"model": {"backbone": 18}},
     "backbone unknown": {"model": {"backbone": "resnet\n18"}},
     "layers 0": {"model": {"head_layers": 0}},
-    "width enormous": {"model": {"head_width": 2**60}},
-    "out a float": {"model": {"head_out": 8.0}},
-    "setting unknown": {"model": {"colour": "red"}},
+    "width enormous": {"model": {"head_hidden_dim": 2**60}},
+    "out a float": {"model": {"head_out_dim": 8.0}},
+    "setting unknown": {"model": {"color": "red"}},
 }
 
 
@@ -400,7 +400,7 @@ def test_a_network_larger_than_its_weights_is_refused_before_it_is_built(tmp_pat
     """A network that is built draws its first weights at random."""
     path = tmp_path / "encoder.safetensors"
     trained(described()).save(path)
-    sealed_anew(path, load_file(path), head_width=500)
+    sealed_anew(path, load_file(path), head_hidden_dim=500)
     before = torch.get_rng_state()
     with pytest.raises(InputError, match="damaged, or of another version"):
         load(path)

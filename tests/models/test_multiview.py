@@ -30,15 +30,15 @@ from wcl.config.layering import settings
 from wcl.data import limited, open_source
 from wcl.data.loader import Loader
 from wcl.models.encoder import Embeddings
-from wcl.models.multiview import cut_from, embed_views, halves, view_kinds
-from wcl.neighbors.crops import Neighbourhood
+from wcl.models.multiview import cut_from, embed_views, halves, view_specs
+from wcl.neighbors.crops import NeighborCrops
 from wcl.system.errors import InputError
 from wcl.training import loop as train
 
 CPU = torch.device("cpu")
 ALL_LOSSES = {"nce", "swap", "cnce", "cswap"}
-# The whole is three epochs of four steps: one of plain crops, two of neighbours'.
-WHOLE: dict[str, Any] = {"limit": 64, "batch": 16, "epochs": 3, "save_every": 2}
+# The whole is three epochs of four steps: one of plain crops, two of neighbors'.
+WHOLE: dict[str, Any] = {"limit": 64, "batch_size": 16, "epochs": 3, "save_every": 2}
 KNN = {**CROPS, "warmup": 1}
 
 
@@ -50,43 +50,45 @@ def lines_of(run: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def some_config(**crops: Any) -> PretrainConfig:
-    augment = AugmentConfig(area=(0.5, 0.9), ratio=(0.9, 1.1), grey=0.7, mean=(0.4,), std=(0.3,))
-    return PretrainConfig(size=32, augment=augment, crops=CropsConfig(**crops))
+    augment = AugmentConfig(
+        scale=(0.5, 0.9), ratio=(0.9, 1.1), grayscale=0.7, mean=(0.4,), std=(0.3,)
+    )
+    return PretrainConfig(image_size=32, augment=augment, crops=CropsConfig(**crops))
 
 
 def test_without_crops_a_step_has_two_views() -> None:
     config = some_config()
-    (kind,) = view_kinds(config, 1)
+    (kind,) = view_specs(config, 1)
     assert (kind.count, kind.maker.size, kind.maker.channels) == (2, 32, 1)
     assert kind.maker.config == config.augment
-    assert kind.origins is None
+    assert kind.crop_sources is None
 
 
 def test_small_crops_are_the_same_augmentation_but_for_their_area() -> None:
-    config = some_config(count=4, size=16, area=(0.1, 0.2))
-    full, small = view_kinds(config, 1)
+    config = some_config(count=4, size=16, scale=(0.1, 0.2))
+    full, small = view_specs(config, 1)
     assert (full.count, full.maker.size) == (2, 32)
     assert (small.count, small.maker.size, small.maker.channels) == (4, 16, 1)
     assert full.maker.config == config.augment
-    assert small.maker.config == dataclasses.replace(config.augment, area=(0.1, 0.2))
+    assert small.maker.config == dataclasses.replace(config.augment, scale=(0.1, 0.2))
 
 
 def test_early_crops_are_milder_and_of_their_own_area() -> None:
-    full, small = view_kinds(some_config(count=4, size=16, area=(0.1, 0.2)), 1, early=True)
+    full, small = view_specs(some_config(count=4, size=16, scale=(0.1, 0.2)), 1, early=True)
     milder = AugmentConfig(mean=(0.4,), std=(0.3,))
     assert full.maker.config == milder
-    assert small.maker.config == dataclasses.replace(milder, area=(0.1, 0.2))
+    assert small.maker.config == dataclasses.replace(milder, scale=(0.1, 0.2))
 
 
 def test_only_the_small_crops_are_cut_from_others() -> None:
-    kinds = view_kinds(some_config(count=3, size=16), 1)
+    kinds = view_specs(some_config(count=3, size=16), 1)
     assert cut_from(kinds, None) == kinds
     table = np.arange(12).reshape(4, 3)
     full, small = cut_from(kinds, table)
     index = np.array([2, 0])
-    assert full.origins_of(index).tolist() == [[2, 2], [0, 0]]
-    assert small.origins_of(index).tolist() == [[6, 7, 8], [0, 1, 2]]
-    assert kinds[1].origins_of(index).tolist() == [[2, 2, 2], [0, 0, 0]]
+    assert full.crop_sources_of(index).tolist() == [[2, 2], [0, 0]]
+    assert small.crop_sources_of(index).tolist() == [[6, 7, 8], [0, 1, 2]]
+    assert kinds[1].crop_sources_of(index).tolist() == [[2, 2, 2], [0, 0, 0]]
 
 
 # -- their way through the network ------------------------------------------------------------
@@ -149,7 +151,7 @@ def test_a_warm_up_in_epochs_is_that_share_of_the_run(epochs: int, tmp_path: Pat
     first = []
     for warmup in (epochs, epochs / 200):
         config = CropsConfig(count=2, warmup=warmup)
-        first.append(Neighbourhood(config, 200, source, 4, CPU, tmp_path / "bank").first_epoch)
+        first.append(NeighborCrops(config, 200, source, 4, CPU, tmp_path / "bank").first_epoch)
     assert first == [epochs, epochs]
 
 
@@ -159,7 +161,7 @@ def test_the_recipe_with_crops_is_the_one_without_but_for_them() -> None:
     crops = settings("cifar10-cpu-crops", {"out": "x"})
     assert dataclasses.replace(crops, crops=plain.crops) == plain
     assert plain.crops.count == 0
-    assert (crops.crops.count, crops.crops.size, crops.crops.neighbours) == (4, 16, True)
+    assert (crops.crops.count, crops.crops.size, crops.crops.neighbors) == (4, 16, True)
     assert crops.crops.warmup * crops.epochs == 25
 
 
@@ -168,7 +170,7 @@ def test_the_recipe_with_crops_is_the_one_without_but_for_them() -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of crops, of neighbours from its second epoch on, that was never stopped."""
+    """A run of crops, of neighbors from its second epoch on, that was never stopped."""
     return tiny_run(tmp_path_factory.mktemp("runs") / "whole", crops=KNN, **WHOLE)
 
 
@@ -176,7 +178,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_row_of_the_ablation_trains_with_its_losses_alone(row: str, tmp_path: Path) -> None:
     loss, terms, heads = ABLATION[row]
     # Two steps of each kind of crop.
-    run = tiny_run(tmp_path / "run", limit=32, batch=16, crops=CROPS, loss=loss)
+    run = tiny_run(tmp_path / "run", limit=32, batch_size=16, crops=CROPS, loss=loss)
     weights = {"nce": 1.0, "swap": 0.5, "cnce": 1.0, "cswap": 0.5}
     lines = metrics(run)
     assert len(lines) == 4
@@ -189,50 +191,50 @@ def test_every_row_of_the_ablation_trains_with_its_losses_alone(row: str, tmp_pa
 
 
 def test_simclr_trains_with_crops(tmp_path: Path) -> None:
-    run = tiny_run(tmp_path / "run", limit=32, batch=16, crops=CROPS, method="simclr")
+    run = tiny_run(tmp_path / "run", limit=32, batch_size=16, crops=CROPS, method="simclr")
     for line in metrics(run):
         assert ALL_LOSSES & line.keys() == {"nce", "cnce"}
         assert line["loss"] == pytest.approx(line["nce"] + line["cnce"], rel=1e-5)
 
 
-def test_plain_crops_and_those_of_neighbours_differ_only_after_the_warm_up(
+def test_plain_crops_and_those_of_neighbors_differ_only_after_the_warm_up(
     whole: Path, tmp_path: Path
 ) -> None:
-    plain = tiny_run(tmp_path / "plain", crops={**KNN, "neighbours": False}, **WHOLE)
+    plain = tiny_run(tmp_path / "plain", crops={**KNN, "neighbors": False}, **WHOLE)
     pairs = zip(lines_of(plain, "step"), lines_of(whole, "step"), strict=True)
     assert [a == b for a, b in pairs] == [True] * 2 + [False] * 4
-    assert not (plain / "neighbours.png").exists()
-    assert not any("neighbour" in name or "search" in name for name in metrics(plain)[-1])
-    assert checkpoint(plain)["neighbourhood"] == {}
+    assert not (plain / "neighbors.png").exists()
+    assert not any("neighbor" in name or "search" in name for name in metrics(plain)[-1])
+    assert checkpoint(plain)["neighborhood"] == {}
 
 
 def test_without_a_warm_up_the_first_epoch_is_plain_all_the_same(
     whole: Path, tmp_path: Path
 ) -> None:
-    """There are no features yet in which to look for neighbours."""
+    """There are no features yet in which to look for neighbors."""
     run = tiny_run(tmp_path / "run", crops={**KNN, "warmup": 0}, **WHOLE)
     assert [line["loss"] for line in metrics(run)] == [line["loss"] for line in metrics(whole)]
 
 
-def test_epochs_say_how_good_the_neighbours_are(whole: Path) -> None:
+def test_epochs_say_how_good_the_neighbors_are(whole: Path) -> None:
     lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
     epochs = [line for line in lines if line["kind"] == "epoch"]
     for line in epochs:
-        assert 0 <= line["neighbour_same_class"] <= 1
+        assert 0 <= line["neighbor_same_class"] <= 1
         assert line["search_recall"] == 1
         assert line["search_seconds"] > 0
         assert 0 < line["search_share"] < 1
     # The first search has none before it to compare with.
-    assert ["neighbours_changed" in line for line in epochs] == [False, True, True]
-    assert all(0 <= line["neighbours_changed"] <= 1 for line in epochs[1:])
-    # Plain crops are of the image's class; an epoch's neighbours are those the last one found.
+    assert ["neighbors_changed" in line for line in epochs] == [False, True, True]
+    assert all(0 <= line["neighbors_changed"] <= 1 for line in epochs[1:])
+    # Plain crops are of the image's class; an epoch's neighbors are those the last one found.
     assert epochs[0]["crop_same_class"] == 1
     for before, after in itertools.pairwise(epochs):
-        assert after["crop_same_class"] == pytest.approx(before["neighbour_same_class"])
+        assert after["crop_same_class"] == pytest.approx(before["neighbor_same_class"])
 
 
-def test_the_neighbours_are_the_nearest_in_the_bank_and_are_drawn(whole: Path) -> None:
-    state = checkpoint(whole)["neighbourhood"]
+def test_the_neighbors_are_the_nearest_in_the_bank_and_are_drawn(whole: Path) -> None:
+    state = checkpoint(whole)["neighborhood"]
     features, table = state["features"].double(), state["table"]
     assert state["seen"].all()
     torch.testing.assert_close(features.norm(dim=1), torch.ones(64).double(), rtol=0, atol=2e-3)
@@ -241,7 +243,7 @@ def test_the_neighbours_are_the_nearest_in_the_bank_and_are_drawn(whole: Path) -
     torch.testing.assert_close(
         cosines.gather(1, table), cosines.topk(2, dim=1).values, rtol=0, atol=1e-6
     )
-    with Image.open(whole / "neighbours.png") as sheet:
+    with Image.open(whole / "neighbors.png") as sheet:
         assert sheet.width > 3 * 96
         assert sheet.height > 10 * 96
 
@@ -251,18 +253,18 @@ def test_the_bank_has_the_features_of_the_first_view_by_the_number_of_the_image(
 ) -> None:
     """With a rate of 0 the weights stay, and what the last epoch saw can be made again."""
     changes: dict[str, Any] = {**TINY, "out": str(tmp_path / "run"), "crops": KNN, "limit": 80}
-    changes |= {"optim": {"rate": 0.0, "weight_decay": 0.0}}
+    changes |= {"optim": {"lr": 0.0, "weight_decay": 0.0}}
     run = wcl.pretrain("digits", **changes)
     config = settings("digits", changes)
-    loader = Loader(limited(open_source("digits"), 80, 0), config.batch, config.seed, CPU)
+    loader = Loader(limited(open_source("digits"), 80, 0), config.batch_size, config.seed, CPU)
     encoder = wcl.load(run).train()
-    expected = torch.zeros(80, encoder.features)
+    expected = torch.zeros(80, encoder.feature_dim)
     for epoch in range(2):
-        for batch in loader.epoch(epoch, view_kinds(config, 1)[:1]):
+        for batch in loader.epoch(epoch, view_specs(config, 1)[:1]):
             with torch.no_grad():
                 h = encoder(batch.views[0]).h[: len(batch.index)]
             expected[batch.rows] = torch.nn.functional.normalize(h, dim=1)
-    state = checkpoint(run)["neighbourhood"]
+    state = checkpoint(run)["neighborhood"]
     assert torch.equal(state["seen"], expected.any(dim=1))
     torch.testing.assert_close(state["features"].float(), expected, rtol=0, atol=2e-3)
 
@@ -290,13 +292,13 @@ def test_a_run_of_crops_resumes_exactly_from_any_step_and_with_any_bank(
     assert checkpoint(parts)["step"] == steps
     tiny_run(parts, crops={**KNN, "bank": banks[1], "cache": 7}, resume=True, **WHOLE)
     assert_same_run(whole, parts)
-    assert (parts / "neighbours.png").read_bytes() == (whole / "neighbours.png").read_bytes()
+    assert (parts / "neighbors.png").read_bytes() == (whole / "neighbors.png").read_bytes()
 
 
-def test_a_run_that_died_among_neighbours_goes_on_from_its_last_checkpoint(
+def test_a_run_that_died_among_neighbors_goes_on_from_its_last_checkpoint(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a bank on disk has learnt since then is forgotten."""
+    """What a bank on disk has learned since then is forgotten."""
     parts, crops = tmp_path / "parts", {**KNN, "bank": "disk"}
     asked = iter(range(1, 10**6))
 
@@ -314,7 +316,7 @@ def test_a_run_that_died_among_neighbours_goes_on_from_its_last_checkpoint(
     assert_same_run(whole, parts)
 
 
-def test_photos_with_neighbours_resume_exactly_with_other_workers_cache_and_bank(
+def test_photos_with_neighbors_resume_exactly_with_other_workers_cache_and_bank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three steps an epoch; one photo is large and turned, one cannot be read."""
@@ -322,15 +324,17 @@ def test_photos_with_neighbours_resume_exactly_with_other_workers_cache_and_bank
     save_jpeg(data / "cat" / "002.jpg", picture(5, 600, 800), orientation=6)
     (data / "dog" / "004.jpg").write_bytes(b"")
     common: dict[str, Any] = {"epochs": 3, "save_every": 2}
-    crops = {**KNN, "area": [0.1, 0.4]}
-    whole = photo_run(data, tmp_path / "whole", workers=0, crops={**crops, "cache": 0}, **common)
+    crops = {**KNN, "scale": [0.1, 0.4]}
+    whole = photo_run(
+        data, tmp_path / "whole", num_workers=0, crops={**crops, "cache": 0}, **common
+    )
     parts = tmp_path / "parts"
     with stopped_after(5, monkeypatch):
-        photo_run(data, parts, workers=2, crops={**crops, "bank": "disk"}, **common)
-    photo_run(data, parts, workers=1, crops={**crops, "cache": 1}, resume=True, **common)
+        photo_run(data, parts, num_workers=2, crops={**crops, "bank": "disk"}, **common)
+    photo_run(data, parts, num_workers=1, crops={**crops, "cache": 1}, resume=True, **common)
     assert_same_run(whole, parts)
     assert metrics(whole)[-1]["skipped"] == 1
-    state = checkpoint(whole)["neighbourhood"]
+    state = checkpoint(whole)["neighborhood"]
     unreadable = (~state["seen"]).nonzero()[:, 0].tolist()
     assert [Path(open_source(str(data)).where(i)).name for i in unreadable] == ["004.jpg"]
     assert state["table"][unreadable[0]].tolist() == unreadable * 2
@@ -338,7 +342,7 @@ def test_photos_with_neighbours_resume_exactly_with_other_workers_cache_and_bank
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("count", 3), ("size", 20), ("warmup", 2), ("neighbours", False)]
+    ("name", "value"), [("count", 3), ("size", 20), ("warmup", 2), ("neighbors", False)]
 )
 def test_a_run_of_crops_is_not_resumed_with_others(name: str, value: Any, whole: Path) -> None:
     with pytest.raises(InputError, match=rf"crops\.{name}"):
@@ -350,8 +354,8 @@ def test_a_run_on_some_classes_sees_only_them(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", limit=0, classes=1, epochs=2, crops=crops)
     digits = open_source("digits")
     assert digits.labels is not None
-    assert len(checkpoint(run)["neighbourhood"]["seen"]) == int((digits.labels == 0).sum())
-    assert lines_of(run, "epoch")[-1]["neighbour_same_class"] == 1
+    assert len(checkpoint(run)["neighborhood"]["seen"]) == int((digits.labels == 0).sum())
+    assert lines_of(run, "epoch")[-1]["neighbor_same_class"] == 1
 
 
 def test_the_knn_accuracy_of_a_run_on_some_classes_is_of_them(tmp_path: Path) -> None:
@@ -362,12 +366,14 @@ def test_the_knn_accuracy_of_a_run_on_some_classes_is_of_them(tmp_path: Path) ->
 
 
 def test_crops_as_large_as_the_views_train(tmp_path: Path) -> None:
-    run = tiny_run(tmp_path / "run", limit=32, batch=16, crops={**CROPS, "size": 32, "count": 1})
+    run = tiny_run(
+        tmp_path / "run", limit=32, batch_size=16, crops={**CROPS, "size": 32, "count": 1}
+    )
     assert metrics(run)[-1].keys() >= ALL_LOSSES
 
 
 def test_a_refused_bank_on_disk_leaves_nothing(tmp_path: Path) -> None:
     crops = {**CROPS, "count": 128, "bank": "disk"}
-    with pytest.raises(InputError, match="at most 127 neighbours"):
+    with pytest.raises(InputError, match="at most 127 neighbors"):
         tiny_run(tmp_path / "run", crops=crops)
     assert list(tmp_path.iterdir()) == []

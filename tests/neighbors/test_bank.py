@@ -41,13 +41,13 @@ def same(one: Found, other: Found) -> bool:
 
 def assert_nearest(found: Found, kept: dict[int, Tensor], k: int) -> None:
     """Compare with sorting the cosines of all images that have a feature."""
-    for row, neighbours, similarity in zip(*(part.tolist() for part in found[:3]), strict=True):
+    for row, neighbors, similarity in zip(*(part.tolist() for part in found[:3]), strict=True):
         cosine = {i: float(f @ kept[row]) for i, f in kept.items() if i != row}
-        assert row not in neighbours
-        assert len(set(neighbours)) == len(neighbours) == min(k, len(cosine))
-        highest = sorted(cosine.values(), reverse=True)[: len(neighbours)]
+        assert row not in neighbors
+        assert len(set(neighbors)) == len(neighbors) == min(k, len(cosine))
+        highest = sorted(cosine.values(), reverse=True)[: len(neighbors)]
         assert similarity == pytest.approx(highest, abs=1e-6)
-        assert [cosine[i] for i in neighbours] == pytest.approx(highest, abs=1e-6)
+        assert [cosine[i] for i in neighbors] == pytest.approx(highest, abs=1e-6)
 
 
 @st.composite
@@ -105,7 +105,7 @@ def test_only_the_images_asked_about_are_answered_in_the_order_of_the_question()
     stored.store([np.arange(20)], h)
     found = stored.search(4, torch.tensor([7, 25, 3, 19, 29]))
     assert found.rows.tolist() == [7, 3, 19]
-    assert found.neighbours.shape == found.similarity.shape == (3, 4)
+    assert found.neighbors.shape == found.similarity.shape == (3, 4)
     assert_nearest(found, dict(enumerate(as_kept(h))), 4)
 
 
@@ -114,10 +114,10 @@ def test_the_question_about_images_never_seen_has_an_empty_answer() -> None:
     stored.store([np.arange(5)], features_of(5))
     found = stored.search(3, torch.tensor([7, 9]))
     assert len(found.rows) == 0
-    assert found.neighbours.shape == found.similarity.shape == (0, 3)
+    assert found.neighbors.shape == found.similarity.shape == (0, 3)
 
 
-def test_one_image_alone_has_no_neighbours() -> None:
+def test_one_image_alone_has_no_neighbors() -> None:
     stored = FeatureBank(5, 3)
     for _ in range(2):  # neither without a feature nor with one
         with pytest.raises(RunError, match="fewer than two readable images"):
@@ -159,11 +159,11 @@ def test_approximate_search_neither_asks_about_nor_finds_images_never_seen() -> 
     stored.store([rows.numpy()], h)
     found = stored.search(5, how="approximate")
     assert torch.equal(found.rows, rows)
-    assert stored.seen[found.neighbours].all()
-    assert not (found.neighbours == rows[:, None]).any()
-    truth = stored.search(5, how="exact").neighbours.tolist()
-    hits = sum(len({*a} & {*b}) for a, b in zip(truth, found.neighbours.tolist(), strict=True))
-    assert found.recall == pytest.approx(hits / found.neighbours.numel(), abs=1e-6)
+    assert stored.seen[found.neighbors].all()
+    assert not (found.neighbors == rows[:, None]).any()
+    truth = stored.search(5, how="exact").neighbors.tolist()
+    hits = sum(len({*a} & {*b}) for a, b in zip(truth, found.neighbors.tolist(), strict=True))
+    assert found.recall == pytest.approx(hits / found.neighbors.numel(), abs=1e-6)
     assert found.recall >= 0.95
     assert same(stored.search(5, how="approximate"), found)
 

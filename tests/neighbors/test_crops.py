@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from wcl.config import CropsConfig
 from wcl.data import ArraySource
 from wcl.neighbors import crops as module
-from wcl.neighbors.crops import Neighbourhood
+from wcl.neighbors.crops import NeighborCrops
 from wcl.system.errors import InputError, RunError
 
 WIDTH = 6
@@ -25,14 +25,14 @@ def around(
     labels: Tensor | None = CLASSES,
     epochs: int = 8,
     **settings: Any,
-) -> Neighbourhood:
+) -> NeighborCrops:
     pixels = torch.zeros(images, 1, 4, 4, dtype=torch.uint8)
     source = ArraySource("made", pixels, None if labels is None else labels[:images])
     config = CropsConfig(**{"count": 3, **settings})
-    return Neighbourhood(config, epochs, source, WIDTH, torch.device("cpu"), tmp_path)
+    return NeighborCrops(config, epochs, source, WIDTH, torch.device("cpu"), tmp_path)
 
 
-def see(here: Neighbourhood, seed: int, rows: list[int] | None = None) -> dict[int, list[int]]:
+def see(here: NeighborCrops, seed: int, rows: list[int] | None = None) -> dict[int, list[int]]:
     """Store new features of some images; the order in which each then finds the others of them."""
     rows = list(range(len(here.bank.seen))) if rows is None else rows
     h = torch.randn(len(rows), WIDTH, generator=torch.Generator().manual_seed(seed))
@@ -42,7 +42,7 @@ def see(here: Neighbourhood, seed: int, rows: list[int] | None = None) -> dict[i
     return {rows[i]: [rows[j] for j in order[i] if j != i] for i in range(len(rows))}
 
 
-def table_of(here: Neighbourhood) -> list[list[int]]:
+def table_of(here: NeighborCrops) -> list[list[int]]:
     assert here.table is not None
     return here.table.tolist()  # type: ignore[no-any-return]
 
@@ -58,25 +58,25 @@ def without_time(values: dict[str, float]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(("warmup", "first"), [(0, 0), (0.25, 2), (0.5, 4), (1, 1), (5, 5), (8, 8)])
-def test_crops_are_of_neighbours_once_a_warmup_in_shares_or_epochs_is_over(
+def test_crops_are_of_neighbors_once_a_warmup_in_shares_or_epochs_is_over(
     warmup: float, first: int, tmp_path: Path
 ) -> None:
     here = around(tmp_path, epochs=8, warmup=warmup)
     assert here.first_epoch == first
     order: dict[int, list[int]] = {}
     for epoch in range(8):
-        # The first epoch has no features to find neighbours by, even without a warm-up.
+        # The first epoch has no features to find neighbors by, even without a warm-up.
         plain = epoch < max(first, 1)
-        origins = here.origins(epoch)
-        assert (origins is None) == plain
-        if origins is not None:
-            assert origins.tolist() == [order[row][:3] for row in range(12)]
+        crop_sources = here.crop_sources(epoch)
+        assert (crop_sources is None) == plain
+        if crop_sources is not None:
+            assert crop_sources.tolist() == [order[row][:3] for row in range(12)]
         order = see(here, seed=epoch)
         here.end_of_epoch(epoch)
         assert (here.table is None) == (epoch + 1 < first)
 
 
-def test_each_crop_has_its_own_neighbour_nearest_first(tmp_path: Path) -> None:
+def test_each_crop_has_its_own_neighbor_nearest_first(tmp_path: Path) -> None:
     here = around(tmp_path, warmup=0)
     order = see(here, seed=0)
     values = here.end_of_epoch(0)
@@ -86,7 +86,7 @@ def test_each_crop_has_its_own_neighbour_nearest_first(tmp_path: Path) -> None:
     assert values["search_recall"] == 1
 
 
-def test_an_image_never_seen_is_its_own_neighbour_and_nobody_elses(tmp_path: Path) -> None:
+def test_an_image_never_seen_is_its_own_neighbor_and_nobody_elses(tmp_path: Path) -> None:
     here = around(tmp_path, warmup=0)
     order = see(here, seed=0, rows=[0, 2, 3, 6, 7, 8, 11])
     here.end_of_epoch(0)
@@ -122,13 +122,13 @@ def test_plain_crops_are_all_of_their_class_and_later_ones_as_the_table_of_their
         order = see(here, seed=epoch)
         values = here.end_of_epoch(epoch)
         found = {image: others[:3] for image, others in order.items()}
-        assert values["neighbour_same_class"] == pytest.approx(share_of_same_class(found))
+        assert values["neighbor_same_class"] == pytest.approx(share_of_same_class(found))
         expected = 1 if epoch < 2 else share_of_same_class(crops)
         assert values["crop_same_class"] == pytest.approx(expected)
         crops = found
 
 
-def test_images_without_features_count_among_the_crops_but_not_among_the_neighbours(
+def test_images_without_features_count_among_the_crops_but_not_among_the_neighbors(
     tmp_path: Path,
 ) -> None:
     here = around(tmp_path, warmup=0)
@@ -136,7 +136,7 @@ def test_images_without_features_count_among_the_crops_but_not_among_the_neighbo
     found = {image: others[:3] for image, others in see(here, 0, some).items()}
     here.end_of_epoch(0)
     values = here.end_of_epoch(1)
-    assert values["neighbour_same_class"] == pytest.approx(share_of_same_class(found))
+    assert values["neighbor_same_class"] == pytest.approx(share_of_same_class(found))
     crops = {image: found.get(image, [image] * 3) for image in range(12)}
     assert values["crop_same_class"] == pytest.approx(share_of_same_class(crops))
 
@@ -149,7 +149,7 @@ def test_without_labels_nothing_is_said_of_classes(tmp_path: Path) -> None:
         assert not [name for name in values if "class" in name]
 
 
-def test_neighbours_changed_are_those_that_the_table_before_did_not_have(tmp_path: Path) -> None:
+def test_neighbors_changed_are_those_that_the_table_before_did_not_have(tmp_path: Path) -> None:
     here = around(tmp_path, warmup=2)
     seen = [list(range(12)), list(range(10)), list(range(10)), list(range(12)), []]
     before: list[list[int]] | None = None
@@ -158,13 +158,13 @@ def test_neighbours_changed_are_those_that_the_table_before_did_not_have(tmp_pat
             see(here, epoch, rows)
         values = here.end_of_epoch(epoch)
         if before is None:  # of an epoch followed by plain crops, and of the first search
-            assert "neighbours_changed" not in values
+            assert "neighbors_changed" not in values
         else:
             pairs = list(zip(table_of(here), before, strict=True))
             new = sum(len(set(now) - set(then)) for now, then in pairs)
-            assert values["neighbours_changed"] == pytest.approx(new / 36, abs=1e-6)
+            assert values["neighbors_changed"] == pytest.approx(new / 36, abs=1e-6)
         before = None if here.table is None else table_of(here)
-    assert values["neighbours_changed"] == 0  # of the same features
+    assert values["neighbors_changed"] == 0  # of the same features
 
 
 def test_in_plain_epochs_a_sample_tells_the_quality(
@@ -175,10 +175,10 @@ def test_in_plain_epochs_a_sample_tells_the_quality(
     order = see(here, seed=0)
     values = here.end_of_epoch(0)
     sample = {image: order[image][:3] for image in (0, 4, 7, 11)}
-    assert values["neighbour_same_class"] == pytest.approx(share_of_same_class(sample))
+    assert values["neighbor_same_class"] == pytest.approx(share_of_same_class(sample))
     unit = F.normalize(here.bank.features.double(), dim=1)
     cosine = [float(unit[i] @ unit[j]) for i, others in sample.items() for j in others]
-    assert values["neighbour_similarity"] == pytest.approx(sum(cosine) / 12, abs=1e-6)
+    assert values["neighbor_similarity"] == pytest.approx(sum(cosine) / 12, abs=1e-6)
     assert here.table is None
 
 
@@ -189,7 +189,7 @@ def test_the_search_is_the_one_that_the_settings_name(search: str, tmp_path: Pat
     see(here, seed=0)
     values = here.end_of_epoch(0)
     found = here.bank.search(3, how=search)  # type: ignore[arg-type]
-    assert table_of(here) == found.neighbours.tolist()
+    assert table_of(here) == found.neighbors.tolist()
     assert values["search_recall"] == found.recall
 
 
@@ -204,7 +204,7 @@ def test_a_bank_on_disk_gives_the_table_of_one_in_memory(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("epochs_before", [0, 1, 2, 3])
-def test_a_restored_neighbourhood_goes_on_as_the_other_does(
+def test_a_restored_neighborhood_goes_on_as_the_other_does(
     epochs_before: int, tmp_path: Path
 ) -> None:
     first = around(tmp_path, warmup=2)
@@ -216,7 +216,7 @@ def test_a_restored_neighbourhood_goes_on_as_the_other_does(
     second.restore(torch.load(tmp_path / "state.pt"))
     assert (first.table is None) == (second.table is None) == (epochs_before < 2)
     for epoch in range(epochs_before, 5):
-        one, other = first.origins(epoch), second.origins(epoch)
+        one, other = first.crop_sources(epoch), second.crop_sources(epoch)
         assert (one is None) == (other is None)
         if one is not None and other is not None:
             assert np.array_equal(one, other)
@@ -244,7 +244,7 @@ def state_with(tmp_path: Path, table: Tensor) -> dict[str, Any]:
 )
 def test_a_table_of_other_images_is_refused(table: Tensor, tmp_path: Path) -> None:
     here = around(tmp_path, warmup=0)
-    with pytest.raises(InputError, match="neighbours are of other images"):
+    with pytest.raises(InputError, match="neighbors are of other images"):
         here.restore(state_with(tmp_path, table))
     assert here.table is None
 
@@ -256,13 +256,13 @@ def test_a_bank_of_other_images_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("images", "count"), [(12, 12), (12, 40), (1, 1)])
-def test_as_many_neighbours_as_images_are_refused(images: int, count: int, tmp_path: Path) -> None:
+def test_as_many_neighbors_as_images_are_refused(images: int, count: int, tmp_path: Path) -> None:
     message = rf"--crops\.count: {images} images have at most {images - 1} .* not {count}$"
     with pytest.raises(InputError, match=message):
         around(tmp_path, images=images, count=count)
 
 
-def test_all_other_images_may_be_neighbours(tmp_path: Path) -> None:
+def test_all_other_images_may_be_neighbors(tmp_path: Path) -> None:
     here = around(tmp_path, warmup=0, count=11)
     order = see(here, seed=0)
     here.end_of_epoch(0)

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours against a full sort, approximate ones by the share of those found."""
+"""Exact nearest neighbors against a full sort, approximate ones by the share of those found."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def naive(queries: Tensor, keys: Tensor, k: int, itself: Tensor | None) -> Tenso
     exclude=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_the_neighbours_are_those_of_a_full_sort(
+def test_the_neighbors_are_those_of_a_full_sort(
     count: int, k: int, exclude: bool, seed: int
 ) -> None:
     rows = torch.randn(count, 6, generator=torch.Generator().manual_seed(seed)).double()
@@ -51,9 +51,9 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(whole[1], parts[1])
 
 
-def test_more_neighbours_than_candidates_are_refused() -> None:
+def test_more_neighbors_than_candidates_are_refused() -> None:
     rows = torch.randn(5, 3)
-    with pytest.raises(ValueError, match="k = 5 neighbours of 4 candidates"):
+    with pytest.raises(ValueError, match="k = 5 neighbors of 4 candidates"):
         nearest(rows, rows, 5, torch.arange(5))
 
 
@@ -125,7 +125,7 @@ def test_the_device_named_is_used_and_the_answer_is_where_the_queries_are() -> N
 
 @pytest.mark.parametrize("keys_at_a_time", [1, 3, 7, 64])
 @pytest.mark.parametrize("candidates", [None, torch.arange(20)])
-def test_neighbours_are_gathered_from_blocks_with_fewer_keys_than_are_wanted(
+def test_neighbors_are_gathered_from_blocks_with_fewer_keys_than_are_wanted(
     keys_at_a_time: int, candidates: Tensor | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = random_rows(20, 5).double()
@@ -154,7 +154,7 @@ def test_the_twins_of_an_image_are_found_before_others_and_itself_never() -> Non
     torch.testing.assert_close(cosine, torch.ones_like(cosine))
 
 
-def test_images_that_are_all_the_same_have_different_neighbours() -> None:
+def test_images_that_are_all_the_same_have_different_neighbors() -> None:
     _, index = nearest(torch.ones(200, 4), torch.ones(200, 4), 7, torch.arange(200))
     assert all(len({image, *found}) == 8 for image, found in enumerate(index.tolist()))
 
@@ -195,7 +195,7 @@ def test_how_many_are_asked_about_changes_no_bit(width: int) -> None:
 
 
 def recall_by_counting(rows: Tensor, among: list[int], found: Tensor) -> float:
-    """Share of the true neighbours of the images `among` that are in their rows of `found`."""
+    """Share of the true neighbors of the images `among` that are in their rows of `found`."""
     hits = [
         len(set(others_by_cosine(rows, among, image)[: found.shape[1]]) & set(row))
         for image, row in zip(among, found.tolist(), strict=True)
@@ -205,7 +205,7 @@ def recall_by_counting(rows: Tensor, among: list[int], found: Tensor) -> float:
 
 @pytest.mark.parametrize("wanted", [0.1, 0.6, 0.95])
 @pytest.mark.parametrize("step", [1, 3])
-def test_the_recall_reported_is_the_share_of_true_neighbours_found(
+def test_the_recall_reported_is_the_share_of_true_neighbors_found(
     wanted: float, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(approximate, "_RECALL", wanted)
@@ -219,7 +219,7 @@ def test_the_recall_reported_is_the_share_of_true_neighbours_found(
     assert search.recall >= wanted
 
 
-def test_approximate_neighbours_are_other_candidates_with_their_cosines_in_falling_order() -> None:
+def test_approximate_neighbors_are_other_candidates_with_their_cosines_in_falling_order() -> None:
     rows = F.normalize(random_rows(500, 16), dim=1).half()
     candidates = torch.arange(500)[torch.arange(500) % 5 != 0]
     cosine, index = ApproximateSearch(Shards(rows), 6, candidates).nearest(candidates)
@@ -269,10 +269,10 @@ def test_approximate_search_finds_as_many_as_are_wanted(
 ) -> None:
     monkeypatch.setattr(approximate, "_LISTS_SEARCHED_FIRST", first)
     generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(70, 32, generator=generator)  # 20 groups of 184 and 40 of 8
+    centers = torch.randn(70, 32, generator=generator)  # 20 groups of 184 and 40 of 8
     which = torch.cat([torch.arange(3680) % 20, 20 + torch.arange(320) % 40])
     rows = F.normalize(
-        centres[which] + 0.05 * torch.randn(4000, 32, generator=generator), dim=1
+        centers[which] + 0.05 * torch.randn(4000, 32, generator=generator), dim=1
     ).half()
     every = torch.arange(4000)
     search = ApproximateSearch(Shards(rows), 20, every)

@@ -17,9 +17,9 @@ from wcl.config import CropsConfig
 from wcl.data import ArraySource
 from wcl.distributed.world import World
 from wcl.neighbors import FeatureBank, Found, bank, exact
-from wcl.neighbors.crops import Neighbourhood
+from wcl.neighbors.crops import NeighborCrops
 from wcl.ops.randomness import Integers
-from wcl.system.errors import RunError, ToldElsewhere
+from wcl.system.errors import ReportedByRankZero, RunError
 
 IMAGES = 301  # of which neither 2 nor 3 processes keep equal parts
 WIDTH = 24
@@ -54,11 +54,11 @@ def shown(
     return here
 
 
-def around(world: World, folder: Path, search: Search) -> Neighbourhood:
+def around(world: World, folder: Path, search: Search) -> NeighborCrops:
     pixels = torch.zeros(IMAGES, 1, 4, 4, dtype=torch.uint8)
     source = ArraySource("made", pixels, torch.arange(IMAGES) % 5)
     config = CropsConfig(count=3, warmup=0, search=search)
-    return Neighbourhood(config, 5, source, WIDTH, torch.device("cpu"), folder, world)
+    return NeighborCrops(config, 5, source, WIDTH, torch.device("cpu"), folder, world)
 
 
 def answers(world: World, folder: Path) -> dict[str, Any]:
@@ -86,18 +86,18 @@ def answers(world: World, folder: Path) -> dict[str, Any]:
         found["near few"] = few.search(5, some, "approximate")
         found["near many"] = few.search(59, how="approximate")
         for search in SEARCHES:
-            neighbourhood = around(world, folder, search)
+            neighbor_crops = around(world, folder, search)
             for epoch in range(2):
-                show(neighbourhood.bank, world, SEEN, normal(len(SEEN), seed=epoch))
-                found[f"figures {search} {epoch}"] = neighbourhood.end_of_epoch(epoch)
-            found[f"table {search}"] = neighbourhood.table
+                show(neighbor_crops.bank, world, SEEN, normal(len(SEEN), seed=epoch))
+                found[f"figures {search} {epoch}"] = neighbor_crops.end_of_epoch(epoch)
+            found[f"table {search}"] = neighbor_crops.table
         try:
             shown(world, np.array([8]), normal(1)).search(3)
-        except (RunError, ToldElsewhere) as error:
+        except (RunError, ReportedByRankZero) as error:
             found["error"] = f"{type(error).__name__}: {error}"
         state = here.state(folder / "deeper")
         found["names"] = sorted(state)
-        if world.first:
+        if world.is_rank_zero:
             torch.save(state, folder / f"saved by {world.size}.pt")
     return found
 
@@ -221,8 +221,8 @@ def test_a_bank_on_disk_is_the_bank_in_memory_and_leaves_no_file(
 
 
 def test_of_equal_features_the_lowest_numbers_are_found(several: list[dict[str, Any]]) -> None:
-    for image, neighbours in enumerate(several[0]["alike"].neighbours.tolist()):
-        assert neighbours == [other for other in range(8) if other != image][:7]
+    for image, neighbors in enumerate(several[0]["alike"].neighbors.tolist()):
+        assert neighbors == [other for other in range(8) if other != image][:7]
 
 
 @pytest.mark.parametrize("name", ["near", "near few", "near many"])
@@ -233,15 +233,15 @@ def test_approximate_search_answers_the_same_everywhere_with_the_recall_that_it_
         assert_same(found[name], several[0][name])
     found = several[0][name]
     assert torch.equal(found.rows, alone[name].rows)
-    assert not (found.neighbours == found.rows[:, None]).any()
-    assert np.isin(found.neighbours, SEEN).all()
-    assert all(len(set(row)) == len(row) for row in found.neighbours.tolist())
+    assert not (found.neighbors == found.rows[:, None]).any()
+    assert np.isin(found.neighbors, SEEN).all()
+    assert all(len(set(row)) == len(row) for row in found.neighbors.tolist())
     assert (found.similarity.diff(dim=1) <= 0).all()
     assert found.recall >= 0.95
     if name == "near":  # by counting, for all are in the sample
-        truth = alone["all"].neighbours.tolist()
-        hits = sum(len({*a} & {*b}) for a, b in zip(truth, found.neighbours.tolist(), strict=True))
-        assert found.recall == pytest.approx(hits / found.neighbours.numel(), abs=1e-6)
+        truth = alone["all"].neighbors.tolist()
+        hits = sum(len({*a} & {*b}) for a, b in zip(truth, found.neighbors.tolist(), strict=True))
+        assert found.recall == pytest.approx(hits / found.neighbors.numel(), abs=1e-6)
     if name == "near many":  # all others, which every search must find in the end
         assert found.recall == 1
         assert torch.allclose(found.similarity, alone[name].similarity, rtol=0, atol=1e-6)
@@ -265,7 +265,7 @@ def test_one_of_the_processes_says_that_there_are_too_few_images(
     several: list[dict[str, Any]],
 ) -> None:
     first, *others = (found["error"] for found in several)
-    assert first.startswith("RunError: the neighbours of fewer than two")
+    assert first.startswith("RunError: the neighbors of fewer than two")
     assert set(others) == {"ToldElsewhere: 1"}
 
 
@@ -286,7 +286,7 @@ def test_what_two_processes_saved_goes_on_with_three_or_one(
     alone: dict[str, Any], ended: list[int | None], folder: Path
 ) -> None:
     expected = go_on(World(), folder / "saved by 1.pt", folder)
-    assert not torch.equal(expected.neighbours[:9], alone["all"].neighbours[:9, :4])
+    assert not torch.equal(expected.neighbors[:9], alone["all"].neighbors[:9, :4])
     assert_same(go_on(World(), folder / "saved by 2.pt", folder), expected)
     for rank in range(3):
         found = torch.load(folder / f"{rank} goes on", weights_only=False)

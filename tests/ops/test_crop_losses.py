@@ -20,17 +20,17 @@ from naive_losses import (
     normal,
     seeds,
     shares,
-    taus,
+    temperatures,
 )
 from wcl.ops.losses import crop_nce, crop_swap
 
 
-def crop_nce_by_loop(crops: Tensor, z1: Tensor, z2: Tensor, tau: float) -> Tensor:
+def crop_nce_by_loop(crops: Tensor, z1: Tensor, z2: Tensor, temperature: float) -> Tensor:
     terms = []
     for crop in crops:
         for i, anchor in enumerate(crop):
             for keys in (z1, z2):
-                scores = torch.stack([torch.exp(cosine(anchor, key) / tau) for key in keys])
+                scores = torch.stack([torch.exp(cosine(anchor, key) / temperature) for key in keys])
                 terms.append(-torch.log(scores[i] / scores.sum()) / 2)
     return torch.stack(terms).sum() / (crops.shape[0] * crops.shape[1])
 
@@ -41,7 +41,7 @@ def crop_swap_by_loop(
     v2: Tensor,
     labels1: Tensor,
     labels2: Tensor,
-    tau: float,
+    temperature: float,
     positives: Positives,
     key_gradient: bool,
 ) -> Tensor:
@@ -50,37 +50,37 @@ def crop_swap_by_loop(
         for keys, labels in ((v1, labels2), (v2, labels1)):
             keys = keys if key_gradient else keys.detach()
             for i, anchor in enumerate(crop):
-                scores = torch.stack([torch.exp(cosine(anchor, key) / tau) for key in keys])
+                scores = torch.stack([torch.exp(cosine(anchor, key) / temperature) for key in keys])
                 own = [j for j in range(len(keys)) if labels[j] == labels[i]]  # i among them
                 terms = -torch.log(scores[own] / scores.sum())
                 total = total + (terms.mean() if positives == "mean" else terms.sum())
     return total / (crops.shape[0] * crops.shape[1])
 
 
-@given(seeds, st.integers(1, 3), st.integers(2, 5), st.integers(1, 4), taus)
+@given(seeds, st.integers(1, 3), st.integers(2, 5), st.integers(1, 4), temperatures)
 @settings(max_examples=25)
 def test_crop_nce_is_its_definition(
-    seed: int, crops: int, count: int, width: int, tau: float
+    seed: int, crops: int, count: int, width: int, temperature: float
 ) -> None:
     assert_same_with_gradient(
-        partial(crop_nce, tau=tau),
-        partial(crop_nce_by_loop, tau=tau),
+        partial(crop_nce, temperature=temperature),
+        partial(crop_nce_by_loop, temperature=temperature),
         normal(seed, crops, count, width),
         normal(seed + 1, count, width),
         normal(seed + 2, count, width),
     )
 
 
-@given(seeds, st.integers(1, 3), st.integers(2, 6), st.integers(1, 6), taus, modes)
+@given(seeds, st.integers(1, 3), st.integers(2, 6), st.integers(1, 6), temperatures, modes)
 @settings(max_examples=25)
 def test_crop_swap_is_its_definition(
-    seed: int, crops: int, count: int, classes: int, tau: float, mode: Positives
+    seed: int, crops: int, count: int, classes: int, temperature: float, mode: Positives
 ) -> None:
     given_labels: dict[str, Any] = {
         "labels1": labels_of(seed, count, classes),
         "labels2": labels_of(seed + 9, count, classes),
     }
-    options: dict[str, Any] = {"tau": tau, "positives": mode, "key_gradient": True}
+    options: dict[str, Any] = {"temperature": temperature, "positives": mode, "key_gradient": True}
     assert_same_with_gradient(
         partial(crop_swap, **given_labels, **options),
         partial(crop_swap_by_loop, **given_labels, **options),
@@ -90,26 +90,28 @@ def test_crop_swap_is_its_definition(
     )
 
 
-@given(seeds, st.integers(1, 3), st.integers(2, 6), taus)
+@given(seeds, st.integers(1, 3), st.integers(2, 6), temperatures)
 @settings(deadline=None, max_examples=20)
 def test_the_shares_of_crop_nce_add_up_to_the_whole(
-    seed: int, crops: int, count: int, tau: float
+    seed: int, crops: int, count: int, temperature: float
 ) -> None:
     assert_same_with_gradient(
-        lambda c, a, b: add_up(crop_nce(c[:, own], a, b, tau, own) for own in shares(seed, count)),
-        partial(crop_nce_by_loop, tau=tau),
+        lambda c, a, b: add_up(
+            crop_nce(c[:, own], a, b, temperature, own) for own in shares(seed, count)
+        ),
+        partial(crop_nce_by_loop, temperature=temperature),
         normal(seed, crops, count, 4),
         normal(seed + 1, count, 4),
         normal(seed + 2, count, 4),
     )
 
 
-@given(seeds, st.integers(1, 3), st.integers(2, 6), taus, modes)
+@given(seeds, st.integers(1, 3), st.integers(2, 6), temperatures, modes)
 @settings(deadline=None, max_examples=20)
 def test_the_shares_of_crop_swap_add_up_to_the_whole(
-    seed: int, crops: int, count: int, tau: float, mode: Positives
+    seed: int, crops: int, count: int, temperature: float, mode: Positives
 ) -> None:
-    form = labels_of(seed, count, 3), labels_of(seed + 9, count, 3), tau, mode, True
+    form = labels_of(seed, count, 3), labels_of(seed + 9, count, 3), temperature, mode, True
     assert_same_with_gradient(
         lambda c, a, b: add_up(
             crop_swap(c[:, own], a, b, *form, own) for own in shares(seed, count)

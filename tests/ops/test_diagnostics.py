@@ -13,7 +13,7 @@ from torch import Tensor
 from wcl.ops.diagnostics import (
     alignment,
     collapsed_share,
-    neighbour_quality,
+    neighbor_quality,
     rankme,
     same_class,
     uniformity,
@@ -174,8 +174,8 @@ def test_weak_labels_that_are_the_classes_have_full_marks() -> None:
 
 
 @st.composite
-def neighbours_then_and_now(draw: st.DrawFn) -> tuple[list[list[int]], list[list[int]]]:
-    """Of some images, k neighbours each, all different, and K before, of which some are twice."""
+def neighbors_then_and_now(draw: st.DrawFn) -> tuple[list[list[int]], list[list[int]]]:
+    """Of some images, k neighbors each, all different, and K before, of which some are twice."""
     images, now, before = draw(st.integers(1, 6)), draw(st.integers(1, 5)), draw(st.integers(1, 5))
     number = st.integers(0, 9)
     return (
@@ -188,29 +188,29 @@ def _table(rows: int, row: st.SearchStrategy[list[int]]) -> st.SearchStrategy[li
     return st.lists(row, min_size=rows, max_size=rows)
 
 
-@given(neighbours_then_and_now())
-def test_neighbours_changed_are_those_not_in_the_set_of_before(
+@given(neighbors_then_and_now())
+def test_neighbors_changed_are_those_not_in_the_set_of_before(
     tables: tuple[list[list[int]], list[list[int]]],
 ) -> None:
     now, before = tables
     new = sum(len(set(a) - set(b)) for a, b in zip(now, before, strict=True))
     total = sum(map(len, now))
-    quality = neighbour_quality(torch.tensor(now), torch.ones(1), torch.tensor(before))
-    assert quality["neighbours_changed"].item() == pytest.approx(new / total, abs=1e-6)
+    quality = neighbor_quality(torch.tensor(now), torch.ones(1), torch.tensor(before))
+    assert quality["neighbors_changed"].item() == pytest.approx(new / total, abs=1e-6)
 
 
-def test_the_order_of_neighbours_is_no_change() -> None:
+def test_the_order_of_neighbors_is_no_change() -> None:
     now = torch.tensor([[1, 2, 3], [4, 5, 6]])
-    quality = neighbour_quality(now, torch.ones(2, 3), now.flip(1))
-    assert quality["neighbours_changed"].item() == 0
+    quality = neighbor_quality(now, torch.ones(2, 3), now.flip(1))
+    assert quality["neighbors_changed"].item() == 0
 
 
-def test_neighbours_that_had_none_before_are_no_change_but_similar() -> None:
+def test_neighbors_that_had_none_before_are_no_change_but_similar() -> None:
     similarity = normal(0, 5, 3)
-    quality = neighbour_quality(torch.zeros(5, 3, dtype=torch.long), similarity)
-    assert quality.keys() == {"neighbour_similarity"}
+    quality = neighbor_quality(torch.zeros(5, 3, dtype=torch.long), similarity)
+    assert quality.keys() == {"neighbor_similarity"}
     mean = sum(similarity.double().flatten().tolist()) / 15
-    assert quality["neighbour_similarity"].item() == pytest.approx(mean, rel=1e-5)
+    assert quality["neighbor_similarity"].item() == pytest.approx(mean, rel=1e-5)
 
 
 @given(
@@ -219,15 +219,15 @@ def test_neighbours_that_had_none_before_are_no_change_but_similar() -> None:
     st.integers(1, 4),
     seeds,
 )
-def test_neighbours_of_the_same_class_are_counted(
+def test_neighbors_of_the_same_class_are_counted(
     classes: list[int], rows: list[int], k: int, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    neighbours = torch.randint(10, (len(rows), k), generator=generator)
+    neighbors = torch.randint(10, (len(rows), k), generator=generator)
     same = [
         classes[row] == classes[other]
-        for row, others in zip(rows, neighbours.tolist(), strict=True)
+        for row, others in zip(rows, neighbors.tolist(), strict=True)
         for other in others
     ]
-    share = same_class(neighbours, torch.tensor(rows), torch.tensor(classes))
+    share = same_class(neighbors, torch.tensor(rows), torch.tensor(classes))
     assert share.item() == pytest.approx(sum(same) / len(same), abs=1e-6)

@@ -20,33 +20,41 @@ from naive_losses import (
     seeds,
     shares,
     supervised_by_loop,
-    taus,
+    temperatures,
 )
 from wcl.ops.losses import nt_xent, supervised_contrastive, swap
 
 
-@given(seeds, st.integers(2, 6), st.integers(1, 5), taus)
+@given(seeds, st.integers(2, 6), st.integers(1, 5), temperatures)
 @settings(deadline=None, max_examples=20)
-def test_nt_xent_is_its_definition(seed: int, count: int, width: int, tau: float) -> None:
+def test_nt_xent_is_its_definition(seed: int, count: int, width: int, temperature: float) -> None:
     assert_same_with_gradient(
-        lambda a, b: nt_xent(a, b, tau),
-        lambda a, b: nt_xent_by_loop(a, b, tau),
+        lambda a, b: nt_xent(a, b, temperature),
+        lambda a, b: nt_xent_by_loop(a, b, temperature),
         normal(seed, count, width),
         normal(seed + 1, count, width),
     )
 
 
-@given(seeds, st.integers(2, 8), st.integers(1, 5), st.integers(1, 8), taus, modes, st.booleans())
+@given(
+    seeds,
+    st.integers(2, 8),
+    st.integers(1, 5),
+    st.integers(1, 8),
+    temperatures,
+    modes,
+    st.booleans(),
+)
 @settings(deadline=None, max_examples=40)
 def test_supervised_contrastive_is_its_definition(
-    seed: int, count: int, width: int, classes: int, tau: float, mode: Positives, keys: bool
+    seed: int, count: int, width: int, classes: int, temperature: float, mode: Positives, keys: bool
 ) -> None:
     labels = labels_of(seed, count, classes)
     if labels.unique().numel() == count:
         labels[0] = labels[1]  # with no positives at all there is no graph in the loop
     assert_same_with_gradient(
-        lambda v: supervised_contrastive(v, labels, tau, mode, keys),
-        lambda v: supervised_by_loop(v, labels, tau, mode, keys),
+        lambda v: supervised_contrastive(v, labels, temperature, mode, keys),
+        lambda v: supervised_by_loop(v, labels, temperature, mode, keys),
         normal(seed, count, width),
     )
 
@@ -68,30 +76,33 @@ def test_swap_gives_each_view_the_labels_of_the_other(
     )
 
 
-@given(seeds, st.integers(2, 7), taus)
+@given(seeds, st.integers(2, 7), temperatures)
 @settings(deadline=None, max_examples=20)
-def test_the_shares_of_nt_xent_add_up_to_the_whole(seed: int, count: int, tau: float) -> None:
+def test_the_shares_of_nt_xent_add_up_to_the_whole(
+    seed: int, count: int, temperature: float
+) -> None:
     assert_same_with_gradient(
-        lambda a, b: add_up(nt_xent(a, b, tau, own) for own in shares(seed, count)),
-        lambda a, b: nt_xent_by_loop(a, b, tau),
+        lambda a, b: add_up(nt_xent(a, b, temperature, own) for own in shares(seed, count)),
+        lambda a, b: nt_xent_by_loop(a, b, temperature),
         normal(seed, count, 4),
         normal(seed + 1, count, 4),
     )
 
 
-@given(seeds, st.integers(2, 8), taus, modes, st.booleans())
+@given(seeds, st.integers(2, 8), temperatures, modes, st.booleans())
 @settings(deadline=None, max_examples=30)
 def test_the_shares_of_swap_add_up_to_the_whole(
-    seed: int, count: int, tau: float, mode: Positives, keys: bool
+    seed: int, count: int, temperature: float, mode: Positives, keys: bool
 ) -> None:
     y1, y2 = labels_of(seed, count, 3), labels_of(seed + 1, count, 3)
     y1[0], y2[0] = y1[1], y2[1]  # with no positives at all there is no graph in the loop
     assert_same_with_gradient(
         lambda a, b: add_up(
-            swap(a, b, y1, y2, tau, mode, keys, own) for own in shares(seed, count)
+            swap(a, b, y1, y2, temperature, mode, keys, own) for own in shares(seed, count)
         ),
         lambda a, b: (
-            supervised_by_loop(a, y2, tau, mode, keys) + supervised_by_loop(b, y1, tau, mode, keys)
+            supervised_by_loop(a, y2, temperature, mode, keys)
+            + supervised_by_loop(b, y1, temperature, mode, keys)
         ),
         normal(seed, count, 4),
         normal(seed + 1, count, 4),
@@ -151,11 +162,11 @@ def test_equal_embeddings_cost_the_log_of_the_number_of_others(count: int) -> No
     assert summed == pytest.approx(others * math.log(others), abs=1e-9)
 
 
-@pytest.mark.parametrize("tau", [0.1, 0.5])
-def test_separated_images_have_the_closed_form(tau: float) -> None:
+@pytest.mark.parametrize("temperature", [0.1, 0.5])
+def test_separated_images_have_the_closed_form(temperature: float) -> None:
     z = torch.eye(5, dtype=torch.float64)
-    expected = math.log1p(8 * math.exp(-1 / tau))
-    assert nt_xent(z, z, tau).item() == pytest.approx(expected)
+    expected = math.log1p(8 * math.exp(-1 / temperature))
+    assert nt_xent(z, z, temperature).item() == pytest.approx(expected)
 
 
 def test_opposite_images_have_the_closed_form() -> None:
@@ -172,15 +183,16 @@ def test_orthogonal_classes_have_the_closed_form(positives: Positives) -> None:
     assert supervised_contrastive(v, labels, 0.5, positives).item() == pytest.approx(expected)
 
 
-@given(seeds, st.integers(2, 12), taus, modes)
+@given(seeds, st.integers(2, 12), temperatures, modes)
 @settings(deadline=None, max_examples=25)
 def test_with_every_image_twice_supervised_contrast_is_nt_xent(
-    seed: int, count: int, tau: float, mode: Positives
+    seed: int, count: int, temperature: float, mode: Positives
 ) -> None:
     z1, z2 = normal(seed, count, 6), normal(seed + 1, count, 6)
     twice = torch.arange(count).repeat(2)
     torch.testing.assert_close(
-        supervised_contrastive(torch.cat([z1, z2]), twice, tau, mode), nt_xent(z1, z2, tau)
+        supervised_contrastive(torch.cat([z1, z2]), twice, temperature, mode),
+        nt_xent(z1, z2, temperature),
     )
 
 
@@ -195,7 +207,7 @@ def test_without_positives_there_is_neither_loss_nor_gradient(positives: Positiv
 
 def test_a_lonely_anchor_counts_in_the_mean_and_adds_nothing() -> None:
     v = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
-    loss = supervised_contrastive(v, torch.tensor([0, 0, 2]), tau=0.5)
+    loss = supervised_contrastive(v, torch.tensor([0, 0, 2]), temperature=0.5)
     assert loss.item() == pytest.approx(2 / 3 * math.log1p(math.exp(-2)))
 
 
@@ -252,12 +264,15 @@ def test_float32_is_close_to_float64(seed: int, count: int, mode: Positives) -> 
         torch.testing.assert_close(low.double(), high, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("tau", [0.01, 1e-3, 100.0])
+@pytest.mark.parametrize("temperature", [0.01, 1e-3, 100.0])
 @pytest.mark.parametrize("rows", [torch.ones(6, 4), torch.eye(6), -torch.eye(6)])
-def test_extreme_temperatures_stay_finite(tau: float, rows: Tensor) -> None:
+def test_extreme_temperatures_stay_finite(temperature: float, rows: Tensor) -> None:
     v1, v2 = rows.clone().requires_grad_(), rows.flip(0).requires_grad_()
     y = torch.tensor([0, 0, 2, 2, 2, 5])
-    for loss in (nt_xent(v1, v2, tau), swap(v1, v2, y, torch.zeros_like(y), tau, "sum")):
+    for loss in (
+        nt_xent(v1, v2, temperature),
+        swap(v1, v2, y, torch.zeros_like(y), temperature, "sum"),
+    ):
         assert loss.isfinite()
         assert all(part.isfinite().all() for part in torch.autograd.grad(loss, (v1, v2)))
 
@@ -302,8 +317,8 @@ def test_own_anchors_that_are_not_positions_are_an_error(own: Tensor) -> None:
 
 def test_options_that_cannot_be_are_an_error() -> None:
     z, labels = normal(0, 4, 3), labels_of(0, 4, 2)
-    for tau in (0.0, -1.0, math.nan, math.inf):
+    for temperature in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="tau must be above 0"):
-            nt_xent(z, z, tau)
+            nt_xent(z, z, temperature)
     with pytest.raises(ValueError, match="mean or sum"):
         supervised_contrastive(z, labels, positives="average")  # type: ignore[arg-type]

@@ -112,7 +112,7 @@ def test_uniform_numbers_are_below_one() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        lambda: np.roll(_uniform(), 1),  # the neighbouring image
+        lambda: np.roll(_uniform(), 1),  # the neighboring image
         lambda: _uniform(view=1),
         lambda: _uniform(epoch=1),
         lambda: _uniform(seed=1),
@@ -121,10 +121,10 @@ def test_uniform_numbers_are_below_one() -> None:
     ],
     ids=["index", "view", "epoch", "seed", "purpose", "count"],
 )
-def test_neighbouring_streams_are_independent(other: Callable[[], Floats]) -> None:
+def test_neighboring_streams_are_independent(other: Callable[[], Floats]) -> None:
     here, there = _uniform(), other()
     assert _correlation(here, there) < _NO_CORRELATION
-    # Products of neighbours show dependence that a correlation misses.
+    # Products of neighbors show dependence that a correlation misses.
     assert stats.kstest((here + there) % 1, "uniform").pvalue > 0.01
     assert _correlation((here - 0.5) ** 2, (there - 0.5) ** 2) < _NO_CORRELATION
 

@@ -18,7 +18,7 @@ from naive_losses import assert_same_with_gradient, labels_of, normal, seeds
 from wcl.ops import tiled_losses as tiled
 from wcl.ops.losses import crop_nce, crop_swap, nt_xent, swap
 from wcl.ops.tiled_losses import log_sum_over_all, log_sum_over_others
-from wcl.ops.weak_labels import components, nearest_neighbours
+from wcl.ops.weak_labels import components, nearest_neighbors
 
 sides = st.integers(1, 9)
 
@@ -152,6 +152,6 @@ def test_no_loss_makes_the_host_wait_for_the_device() -> None:
         loss().backward()
     v = torch.empty(30, 8, device="meta")
     own = torch.arange(0, 30, 7, device="meta")
-    components(nearest_neighbours(v[own], v, own))
+    components(nearest_neighbors(v[own], v, own))
     with pytest.raises(RuntimeError):
         v[v > 0]

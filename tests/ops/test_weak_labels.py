@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from wcl.ops.weak_labels import components, components_by_scipy, nearest_neighbours, weak_labels
+from wcl.ops.weak_labels import components, components_by_scipy, nearest_neighbors, weak_labels
 
 Partition = set[frozenset[int]]
 
-# Rows whose normalised form is exact in binary, so that cosines are exact and ties are true ties.
+# Rows whose normalized form is exact in binary, so that cosines are exact and ties are true ties.
 EXACT_ROWS = (
     (0.0, 0.0, 0.0, 0.0),
     (1.0, 0.0, 0.0, 0.0),
@@ -58,7 +58,7 @@ def unit_rows(embeddings: Tensor) -> Tensor:
     return rows / torch.where(norms == 0, 1.0, norms)[:, None]
 
 
-def neighbours_by_loop(embeddings: Tensor) -> list[int]:
+def neighbors_by_loop(embeddings: Tensor) -> list[int]:
     """The nearest other row of every row in float64; the first of the best."""
     rows = unit_rows(embeddings)
     found = []
@@ -90,7 +90,7 @@ def partition(labels: Tensor) -> Partition:
 
 
 def assert_follows_the_paper(embeddings: Tensor) -> None:
-    successor = nearest_neighbours(embeddings, embeddings).tolist()
+    successor = nearest_neighbors(embeddings, embeddings).tolist()
     labels = weak_labels(embeddings)
     assert partition(labels) == algorithm_1(successor)
     assert partition(labels) == partition(weak_labels(embeddings, backend="scipy"))
@@ -102,7 +102,7 @@ def assert_follows_the_paper(embeddings: Tensor) -> None:
 def assert_nearest_up_to_rounding(embeddings: Tensor, tolerance: float) -> None:
     rows = unit_rows(embeddings)
     similarity = (rows @ rows.T).fill_diagonal_(-math.inf)
-    found = nearest_neighbours(embeddings, embeddings)
+    found = nearest_neighbors(embeddings, embeddings)
     assert (found != torch.arange(len(rows))).all()
     chosen = similarity.gather(1, found[:, None])[:, 0]
     assert (chosen >= similarity.amax(dim=1) - tolerance).all()
@@ -111,13 +111,13 @@ def assert_nearest_up_to_rounding(embeddings: Tensor, tolerance: float) -> None:
 @given(exact_embeddings)
 @settings(deadline=None, max_examples=150)
 def test_exact_ties_go_to_the_lowest_index(embeddings: Tensor) -> None:
-    assert nearest_neighbours(embeddings, embeddings).tolist() == neighbours_by_loop(embeddings)
+    assert nearest_neighbors(embeddings, embeddings).tolist() == neighbors_by_loop(embeddings)
 
 
 @given(exact_embeddings)
 @settings(deadline=None, max_examples=100)
 def test_weak_labels_follow_algorithm_1_under_exact_ties(embeddings: Tensor) -> None:
-    assert partition(weak_labels(embeddings)) == algorithm_1(neighbours_by_loop(embeddings))
+    assert partition(weak_labels(embeddings)) == algorithm_1(neighbors_by_loop(embeddings))
     assert_follows_the_paper(embeddings)
 
 
@@ -132,7 +132,7 @@ def test_weak_labels_follow_algorithm_1_on_integers_from_a_tiny_set(embeddings: 
 @settings(deadline=None, max_examples=60)
 def test_weak_labels_follow_algorithm_1_on_random_rows(seed: int, count: int, width: int) -> None:
     embeddings = normal(seed, count, width)
-    assert nearest_neighbours(embeddings, embeddings).tolist() == neighbours_by_loop(embeddings)
+    assert nearest_neighbors(embeddings, embeddings).tolist() == neighbors_by_loop(embeddings)
     assert_follows_the_paper(embeddings)
 
 
@@ -148,8 +148,8 @@ def test_weak_labels_follow_algorithm_1_on_equal_rows(seed: int, count: int, wid
 def test_batches_larger_than_a_block_of_rows_are_right(count: int) -> None:
     exact, smooth = exact_rows(count, count), normal(count, count, 16)
     for embeddings in (exact, smooth):
-        expected = neighbours_by_loop(embeddings)
-        assert nearest_neighbours(embeddings, embeddings).tolist() == expected
+        expected = neighbors_by_loop(embeddings)
+        assert nearest_neighbors(embeddings, embeddings).tolist() == expected
         assert partition(weak_labels(embeddings)) == algorithm_1(expected)
     for embeddings in (exact, smooth, smooth.float(), with_duplicates(0, count, 16).float()):
         assert_follows_the_paper(embeddings)
@@ -169,13 +169,13 @@ def test_three_rows_are_one_component() -> None:
 @settings(deadline=None, max_examples=80)
 def test_one_dimension_is_a_matter_of_sign(numbers: list[float]) -> None:
     embeddings = torch.tensor(numbers)[:, None]
-    assert nearest_neighbours(embeddings, embeddings).tolist() == neighbours_by_loop(embeddings)
+    assert nearest_neighbors(embeddings, embeddings).tolist() == neighbors_by_loop(embeddings)
     assert_follows_the_paper(embeddings)
 
 
 def test_zero_rows_are_equally_near_to_everything_and_take_the_first() -> None:
     embeddings = torch.zeros(7, 3)
-    assert nearest_neighbours(embeddings, embeddings).tolist() == [1, 0, 0, 0, 0, 0, 0]
+    assert nearest_neighbors(embeddings, embeddings).tolist() == [1, 0, 0, 0, 0, 0, 0]
     assert weak_labels(embeddings).unique().numel() == 1
 
 
@@ -193,16 +193,16 @@ def test_some_of_the_queries_in_any_order_give_their_part_of_the_whole(
         data.draw(st.lists(st.integers(0, count - 1), unique=True)), dtype=torch.long
     )
     for keys in (normal(seed, count, 8), exact_rows(seed, count)):
-        whole = nearest_neighbours(keys, keys)
-        assert nearest_neighbours(keys[own], keys, own).equal(whole[own])
+        whole = nearest_neighbors(keys, keys)
+        assert nearest_neighbors(keys[own], keys, own).equal(whole[own])
 
 
 def test_shares_larger_than_a_block_of_rows_join_to_the_whole() -> None:
     order = torch.randperm(1300, generator=torch.Generator().manual_seed(0))
     for keys in (exact_rows(1, 1300), normal(1, 1300, 16)):
-        whole = nearest_neighbours(keys, keys)
+        whole = nearest_neighbors(keys, keys)
         for own in order.split([600, 700]):
-            assert nearest_neighbours(keys[own], keys, own).equal(whole[own])
+            assert nearest_neighbors(keys[own], keys, own).equal(whole[own])
 
 
 @given(seeds, st.integers(2, 40), st.data())
@@ -290,14 +290,14 @@ def test_weak_labels_record_nothing_for_the_gradient() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("count", [2, 3, 515, 1030])
 def test_equal_rows_tie_wherever_they_stand(count: int, threads: int) -> None:
-    """A product of matrices may round equal rows differently; their neighbours must not differ."""
+    """A product of matrices may round equal rows differently; their neighbors must not differ."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         for seed in range(20):
             row = torch.randn(1, 128, generator=torch.Generator().manual_seed(seed))
             rows = row.expand(count, -1).contiguous()
-            found = nearest_neighbours(rows, rows)
+            found = nearest_neighbors(rows, rows)
             assert found[0] == 1
             assert (found[1:] == 0).all()
             assert len(weak_labels(rows).unique()) == 1
@@ -308,6 +308,6 @@ def test_equal_rows_tie_wherever_they_stand(count: int, threads: int) -> None:
 def test_copies_scattered_over_a_batch_point_at_their_lowest() -> None:
     originals = torch.randn(150, 64, generator=torch.Generator().manual_seed(0))
     which = torch.arange(1050) % 150
-    found = nearest_neighbours(originals[which], originals[which])
+    found = nearest_neighbors(originals[which], originals[which])
     lowest = torch.where(torch.arange(1050) < 150, torch.arange(1050) + 150, which)
     assert torch.equal(found, lowest)

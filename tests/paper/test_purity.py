@@ -12,16 +12,16 @@ from PIL import Image
 
 from wcl.cli import run_command
 from wcl.config import ReproduceConfig
-from wcl.paper.cells import Workshop
+from wcl.paper.cells import ResultStore
 from wcl.paper.purity import Point, gains
 from wcl.paper.purity_picture import draw, write_gains
 from wcl.paper.scales import at_scale
 from wcl.paper.tables import Cell
 
 
-def workshop_in(folder: Path, data: str = "digits", **options: Any) -> Workshop:
+def workshop_in(folder: Path, data: str = "digits", **options: Any) -> ResultStore:
     names = ("digits", "cifar10", "cifar100", "imagenet")
-    return Workshop(folder, ReproduceConfig(**options), dict.fromkeys(names, data))
+    return ResultStore(folder, ReproduceConfig(**options), dict.fromkeys(names, data))
 
 
 def cell_of(table: str, scale: str, row: str, column: str = "") -> Cell:
@@ -34,14 +34,14 @@ def cell_of(table: str, scale: str, row: str, column: str = "") -> Cell:
 
 
 def put(
-    shop: Workshop, cell: Cell, seed: int, accuracy: float, purities: list[float] | None = None
+    shop: ResultStore, cell: Cell, seed: int, accuracy: float, purities: list[float] | None = None
 ) -> None:
     """A run that was made and measured, as far as its points depend on it."""
     run, result = shop.run_folder(cell.run, seed), shop.result_file(cell, seed)
     run.mkdir(parents=True, exist_ok=True)
     result.parent.mkdir(exist_ok=True)
     made = {"seed": seed, "data": shop.sources[cell.run.data]}
-    made |= {"precision": shop.config.precision, "micro_batch": shop.config.micro_batch}
+    made |= {"precision": shop.config.precision, "micro_batch_size": shop.config.micro_batch_size}
     (run / "config.yaml").write_text(json.dumps(made))
     lines = [
         {"kind": "epoch", "step": n, "epoch": n, "purity": p}
@@ -96,7 +96,7 @@ def test_what_is_not_there_or_had_no_weak_labels_is_no_point(tmp_path: Path) -> 
 
 def test_all_tables_of_a_folder_count_whatever_the_present_one_is_made_with(tmp_path: Path) -> None:
     digits = workshop_in(tmp_path)
-    cifar = workshop_in(tmp_path, "/elsewhere", precision="bf16-mixed", micro_batch=64)
+    cifar = workshop_in(tmp_path, "/elsewhere", precision="bf16-mixed", micro_batch_size=64)
     for name in ("mechanisms-digits", "heads-digits", "cifar-cpu"):
         table_is_there(tmp_path, name)
     put(digits, cell_of("mechanisms", "digits", "SimCLR"), 0, 80.0)
@@ -189,11 +189,11 @@ def _point(
     return Point("some", 0, data, "top-1", purity, gain, purity, purity, family)
 
 
-def _middle(picture: Image.Image, colour: tuple[int, int, int]) -> tuple[float, float]:
-    """Of all pixels of about that colour in the left panel."""
+def _middle(picture: Image.Image, color: tuple[int, int, int]) -> tuple[float, float]:
+    """Of all pixels of about that color in the left panel."""
     pixels = np.asarray(picture).astype(int)
     left = pixels[200:, : pixels.shape[1] // 3]
-    rows, columns = np.nonzero(np.abs(left - colour).max(axis=2) < 12)
+    rows, columns = np.nonzero(np.abs(left - color).max(axis=2) < 12)
     return float(rows.mean()) + 200, float(columns.mean())
 
 
@@ -206,8 +206,8 @@ def test_marks_are_where_their_values_are() -> None:
     points = [_point(purity, gain, family=family) for family, (purity, gain) in corners.items()]
     picture = draw(points)
     blue, orange, green = (
-        np.array(_middle(picture, colour))
-        for colour in ((0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (0x00, 0x9E, 0x73))
+        np.array(_middle(picture, color))
+        for color in ((0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (0x00, 0x9E, 0x73))
     )
     assert (blue + green) / 2 == pytest.approx(orange, abs=3)
     assert green[0] < orange[0] < blue[0] and blue[1] < orange[1] < green[1]
@@ -217,7 +217,7 @@ def test_marks_are_where_their_values_are() -> None:
     assert int(darkness.argmax()) + 200 == pytest.approx(orange[0], abs=3)
 
 
-def test_marks_are_told_apart_without_colours() -> None:
+def test_marks_are_told_apart_without_colors() -> None:
     kinds = [
         (data, family)
         for data in ("digits", "cifar10", "cifar100", "imagenet", "made-up")

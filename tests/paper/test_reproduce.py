@@ -13,7 +13,7 @@ from voc_kit import scenes, voc_kit
 from wcl.cli import run_command
 from wcl.config import ReproduceConfig
 from wcl.paper import sources
-from wcl.paper.cells import Workshop, seconds_of_an_epoch, settings_of
+from wcl.paper.cells import ResultStore, seconds_of_an_epoch, settings_of
 from wcl.paper.listing import in_words, seconds_left
 from wcl.paper.scales import at_scale
 from wcl.paper.tables import NAMES, table
@@ -116,7 +116,7 @@ def test_a_run_whose_settings_were_lost_is_named(
     """One that was not finished, and is to go on."""
     cell = at_scale("mechanisms", "smoke").cells[0]
     places = {"digits": "digits"}
-    run = Workshop(tmp_path / "out", ReproduceConfig(), places).run_folder(cell.run, 0)
+    run = ResultStore(tmp_path / "out", ReproduceConfig(), places).run_folder(cell.run, 0)
     run.mkdir(parents=True)
     (run / "config.yaml").write_text(content)
     (tmp_path / "out" / "reproduce.json").write_text("{}")
@@ -134,7 +134,7 @@ def test_a_result_that_is_no_figures_is_measured_again(
     tmp_path: Path, figures: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cell = at_scale("mechanisms", "smoke").cells[0]
-    shop = Workshop(tmp_path, ReproduceConfig(), {"digits": "digits"})
+    shop = ResultStore(tmp_path, ReproduceConfig(), {"digits": "digits"})
     file = shop.result_file(cell, 0)
     file.parent.mkdir()
     file.write_text(f'{{"figures": {figures}}}')
@@ -221,17 +221,17 @@ def test_a_cell_that_fails_is_named_and_the_others_are_made(
 
 def test_another_setting_or_seed_is_another_cell_and_another_machine_is_not(tmp_path: Path) -> None:
     def places(seed: int = 0, data: str = "digits", **options: Any) -> tuple[Path, Path]:
-        workshop = Workshop(tmp_path, ReproduceConfig(**options), {"digits": data})
-        return workshop.run_folder(cell.run, seed), workshop.result_file(cell, seed)
+        result_store = ResultStore(tmp_path, ReproduceConfig(**options), {"digits": data})
+        return result_store.run_folder(cell.run, seed), result_store.result_file(cell, seed)
 
     cell, other = at_scale("mechanisms", "digits").cells[1:3]
     plain = places()
-    assert places(threads=3, workers=2, device="cpu", devices=4) == plain
+    assert places(threads=3, num_workers=2, device="cpu", devices=4) == plain
     for changed in (places(1), places(data="/other"), places(precision="bf16-mixed")):
         assert changed[0] != plain[0]
         assert changed[1] != plain[1]
-    workshop = Workshop(tmp_path, ReproduceConfig(), {"digits": "digits"})
-    assert workshop.run_folder(other.run, 0) != plain[0]
+    result_store = ResultStore(tmp_path, ReproduceConfig(), {"digits": "digits"})
+    assert result_store.run_folder(other.run, 0) != plain[0]
 
 
 def test_several_seeds_are_a_mean_of_different_runs(
@@ -303,10 +303,14 @@ def test_the_paper_s_data_are_found_by_their_names(tmp_path: Path) -> None:
 
 def test_settings_of_the_machine_reach_the_runs() -> None:
     run = table("imagenet").cells[0].run
-    config = ReproduceConfig(devices=8, precision="bf16-mixed", micro_batch=512, threads=2)
-    made_with = settings_of(run, 3, "x", config)
-    assert (made_with.devices, made_with.precision, made_with.micro_batch) == (8, "bf16-mixed", 512)
-    assert (made_with.threads, made_with.seed, made_with.data) == (2, 3, "x")
+    config = ReproduceConfig(devices=8, precision="bf16-mixed", micro_batch_size=512, threads=2)
+    provenance = settings_of(run, 3, "x", config)
+    assert (provenance.devices, provenance.precision, provenance.micro_batch_size) == (
+        8,
+        "bf16-mixed",
+        512,
+    )
+    assert (provenance.threads, provenance.seed, provenance.data) == (2, 3, "x")
 
 
 @pytest.mark.parametrize(

@@ -65,25 +65,25 @@ def test_the_tables_have_the_cells_of_the_paper() -> None:
 def test_a_cell_at_the_scale_of_the_paper_has_its_settings() -> None:
     cell = next(c for c in table("cifar").cells if c.figures[0].paper == 87.81)
     config = settings(cell)
-    assert (config.method, config.batch, config.epochs) == ("wcl", 128, 300)
+    assert (config.method, config.batch_size, config.epochs) == ("wcl", 128, 300)
     assert (config.model.backbone, config.optim.name, config.crops.count) == ("resnet50", "lars", 0)
     assert cell.measure.options["mode"] == "paper"
     warmup = {c.figures[0].paper: settings(c).crops for c in table("warmup").cells}
-    assert [crops.warmup * 200 for crops in warmup.values() if crops.neighbours] == [
+    assert [crops.warmup * 200 for crops in warmup.values() if crops.neighbors] == [
         0,
         25,
         50,
         75,
         100,
     ]
-    assert not warmup[79.77].neighbours
+    assert not warmup[79.77].neighbors
 
 
 def test_the_rows_of_the_two_heads_have_their_losses() -> None:
     rows = {cell.row: settings(cell) for cell in table("heads").cells}
     assert [config.method for config in rows.values()] == ["simclr", *["wcl"] * 6]
     assert [config.crops.count for config in rows.values()] == [0, 0, 0, 0, 4, 4, 4]
-    assert not any(c.crops.neighbours for c in rows.values() if c.crops.count)
+    assert not any(c.crops.neighbors for c in rows.values() if c.crops.count)
     assert rows["φ alone"].loss.nce == 0
     assert rows["both losses on one head"].loss.heads == "shared"
     assert (rows["two heads, L_cNCE"].loss.cnce, rows["two heads, L_cNCE"].loss.cswap) == (1, 0)
@@ -107,8 +107,8 @@ def test_each_mechanism_differs_from_wcl_in_its_own_setting_alone() -> None:
         assert changed != plain.loss
     crops = settings(cells["WCL, plain crops"]).crops
     assert crops.count
-    assert not crops.neighbours
-    assert settings(cells["WCL, crops of neighbours"]).crops.neighbours
+    assert not crops.neighbors
+    assert settings(cells["WCL, crops of neighbors"]).crops.neighbors
 
 
 def test_small_batches_for_a_quarter_of_the_epochs_take_the_steps_of_the_usual_ones() -> None:
@@ -118,7 +118,7 @@ def test_small_batches_for_a_quarter_of_the_epochs_take_the_steps_of_the_usual_o
         "SimCLR, batch 64, a quarter of the epochs",
         "WCL, batch 64, a quarter of the epochs",
     )
-    steps = {1297 // cells[row].batch * cells[row].epochs for row in rows}
+    steps = {1297 // cells[row].batch_size * cells[row].epochs for row in rows}
     assert steps == {500}
 
 

@@ -73,7 +73,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def report(runs: list[Path]) -> Path:
-    return write_report([str(run) for run in runs], ReportConfig(workers=0))
+    return write_report([str(run) for run in runs], ReportConfig(num_workers=0))
 
 
 def place_of(page: Page, data: dict[str, Any], index: int) -> tuple[float, float]:
@@ -90,7 +90,7 @@ def place_of(page: Page, data: dict[str, Any], index: int) -> tuple[float, float
     )
 
 
-def colour_of(page: Page, selector: str) -> list[int]:
+def color_of(page: Page, selector: str) -> list[int]:
     """The pixel in the middle of a canvas."""
     found: list[int] = page.locator(selector).first.evaluate(
         "c => [...c.getContext('2d').getImageData(c.width / 2, c.height / 2, 1, 1).data]"
@@ -123,7 +123,7 @@ def test_the_page_draws_and_shows_the_image_of_a_dot(
     card = page.locator(".card")
     card.wait_for(state="visible")
     assert card.locator("b").inner_text() == names[wicked]
-    assert colour_of(page, ".card canvas")[:3] == pytest.approx(MAGENTA, abs=25)
+    assert color_of(page, ".card canvas")[:3] == pytest.approx(MAGENTA, abs=25)
 
 
 def test_a_button_of_the_legend_keeps_the_focus(report: Path, opened: Opener) -> None:
@@ -191,16 +191,16 @@ def test_curves_are_read_with_the_arrow_keys(report: Path, opened: Opener) -> No
 
 
 def strokes(page: Page, selector: str) -> set[tuple[str, str]]:
-    """The kinds of marks there, and their colours as they are on the screen."""
+    """The kinds of marks there, and their colors as they are on the screen."""
     found = page.locator(selector).evaluate_all(
         "all => all.map((mark) => [mark.classList[0], getComputedStyle(mark)])"
         ".map(([kind, style]) => [kind, kind === 'line' ? style.stroke : style.fill])"
     )
-    return {(kind, colour) for kind, colour in found}
+    return {(kind, color) for kind, color in found}
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
-def test_legends_have_the_colours_that_are_drawn(report: Path, opened: Opener, scheme: str) -> None:
+def test_legends_have_the_colors_that_are_drawn(report: Path, opened: Opener, scheme: str) -> None:
     page = opened(report.as_uri(), _DESK, color_scheme=scheme)
     page.locator(".kinds button").first.wait_for()
     lines = strokes(page, "#charts .line")
@@ -208,7 +208,7 @@ def test_legends_have_the_colours_that_are_drawn(report: Path, opened: Opener, s
     assert page.locator("#charts .step").count() and page.locator("#runs .step").count()
     marks = strokes(page, ".scores .dot")
     assert len(marks) == 2 and marks == strokes(page, ".marks .dot")
-    assert {colour for _, colour in marks} == {colour for _, colour in lines}
+    assert {color for _, color in marks} == {color for _, color in lines}
     page.get_by_label("run", exact=True).check()
     assert page.locator(".kinds button").all_inner_texts() == Parsed(report).data["runs"]
     page.get_by_label("group", exact=True).check()

@@ -31,14 +31,14 @@ _EDITED = [
 def test_curves_are_the_lines_of_the_run(run: Path, page: Page) -> None:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     drawn = {chart["name"]: chart["lines"][0] for chart in page.data["charts"]}
-    assert {"loss", "nce", "swap", "rate", "rankme", "components", "purity"} <= drawn.keys()
-    assert {"collision_rate", "neighbour_similarity", "images_per_second"} <= drawn.keys()
+    assert {"loss", "nce", "swap", "lr", "rankme", "components", "purity"} <= drawn.keys()
+    assert {"collision_rate", "neighbor_similarity", "images_per_second"} <= drawn.keys()
     rankme = [line["rankme"] for line in lines if line["kind"] == "epoch"]
     assert page.data["x"] == "epoch"
     assert drawn["rankme"][0] == [1, 2]
     assert drawn["rankme"][1] == pytest.approx(rankme, rel=1e-4)
-    rates = [line["rate"] for line in lines if line["kind"] == "step"]
-    assert drawn["rate"][1] == pytest.approx(rates, rel=1e-4)
+    rates = [line["lr"] for line in lines if line["kind"] == "step"]
+    assert drawn["lr"][1] == pytest.approx(rates, rel=1e-4)
     (loss,) = [chart for chart in page.data["charts"] if chart["name"] == "loss"]
     losses = [line["loss"] for line in lines if line["kind"] == "step"]
     assert loss["dots"][0][1] == pytest.approx(losses, rel=1e-4)
@@ -47,7 +47,7 @@ def test_curves_are_the_lines_of_the_run(run: Path, page: Page) -> None:
 def logged(kind: str, values: Sequence[float]) -> Run:
     """A run of these losses and rates, one a step."""
     lines = [
-        {"kind": kind, "step": n, "epoch": n, "loss": value, "rate": value}
+        {"kind": kind, "step": n, "epoch": n, "loss": value, "lr": value}
         for n, value in enumerate(values, 1)
     ]
     return Run(Path(), "a", None, lines, None)

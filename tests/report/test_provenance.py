@@ -22,29 +22,29 @@ def test_a_recipe_is_nearest_to_itself(name: str) -> None:
 
 
 def test_settings_that_differ_are_shown_as_one_types_them(page: Page) -> None:
-    assert "--crops.area '[0.3, 0.6]'" in page.text
+    assert "--crops.scale '[0.3, 0.6]'" in page.text
     assert "--config" in page.text
     assert any(f"pretrain {recipe}" in page.text for recipe in recipe_names())
 
 
-def made_with(run: Path, **changes: Any) -> list[dict[str, Any]]:
+def provenance(run: Path, **changes: Any) -> list[dict[str, Any]]:
     """Change what the first sitting says."""
-    file = run / "made_with.json"
-    sittings: list[dict[str, Any]] = json.loads(file.read_text())
-    sittings[0] |= changes
-    file.write_text(json.dumps(sittings))
-    return sittings
+    file = run / "provenance.json"
+    sessions: list[dict[str, Any]] = json.loads(file.read_text())
+    sessions[0] |= changes
+    file.write_text(json.dumps(sessions))
+    return sessions
 
 
 def test_the_recipe_is_the_one_that_the_run_names(copy: Path) -> None:
-    made_with(copy, recipe="imagenet100", command="wcl pretrain imagenet100 --out '<b>'")
+    provenance(copy, recipe="imagenet100", command="wcl pretrain imagenet100 --out '<b>'")
     run = read_run(str(copy))
     recipe = recipe_of(run)
     assert run.config is not None and recipe is not None
     assert recipe.known and recipe.name == "imagenet100"
     wanted = settings("imagenet100", {"data": "x"})
     named = {different.name: different.recipe for different in recipe.differences}
-    assert named["batch"] == wanted.batch and named["epochs"] == wanted.epochs
+    assert named["batch_size"] == wanted.batch_size and named["epochs"] == wanted.epochs
     assert len(recipe.differences) > len(nearest_recipe(run.config)[1])
     page = report_of(copy)
     assert "It was made from the recipe imagenet100; these settings differ" in page.text
@@ -64,9 +64,9 @@ def test_without_a_known_recipe_it_is_the_nearest(
     copy: Path, changes: dict[str, str] | None
 ) -> None:
     if changes is None:
-        (copy / "made_with.json").unlink()
+        (copy / "provenance.json").unlink()
     else:
-        made_with(copy, **changes, config="mine.yaml")
+        provenance(copy, **changes, config="mine.yaml")
     text = report_of(copy).text
     assert "It is nearest to the recipe" in text and "made from the recipe" not in text
     assert ("It was made from mine.yaml." in text) == (changes is not None)
@@ -74,10 +74,10 @@ def test_without_a_known_recipe_it_is_the_nearest(
 
 
 def test_versions_of_later_sittings_are_told_where_they_are_others(copy: Path) -> None:
-    (first,) = made_with(copy, versions={"wcl": "0.1.0", "torch": "2.6.0"}, machine={"cores": "7"})
+    (first,) = provenance(copy, versions={"wcl": "0.1.0", "torch": "2.6.0"}, machine={"cores": "7"})
     same = {**first, "step": 3}
     other = {**first, "step": 1234, "versions": {"wcl": "0.1.0", "torch": "2.7.<i>"}}
-    (copy / "made_with.json").write_text(json.dumps([first, same, other]))
+    (copy / "provenance.json").write_text(json.dumps([first, same, other]))
     text = report_of(copy).text
     assert "It was trained with:wcl0.1.0torch2.6.0cores7From step" in text
     assert "From step 1,234 on it was trained with:torch2.7.<i>To repeat it" in text

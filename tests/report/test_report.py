@@ -152,9 +152,9 @@ def test_losses_of_batches_of_two_sizes_are_said_not_to_compare(run: Path) -> No
     one, other = read_run(str(run)), read_run(str(run))
     assert one.config is not None
     assert about_losses([one, other]) == []
-    other.config = dataclasses.replace(one.config, batch=2 * one.config.batch)
+    other.config = dataclasses.replace(one.config, batch_size=2 * one.config.batch_size)
     (said,) = about_losses([one, other])
-    assert f"of {one.config.batch} and {other.config.batch} images" in said
+    assert f"of {one.config.batch_size} and {other.config.batch_size} images" in said
 
 
 def test_no_group_is_both_pure_and_mixed() -> None:
@@ -183,7 +183,7 @@ def test_without_labels_what_needs_them_is_left_out_and_said(tmp_path: Path) -> 
 
 
 def test_settings_that_cannot_be_read_are_said(copy: Path, photos: Path) -> None:
-    (copy / "config.yaml").write_text("colour: blue\n")
+    (copy / "config.yaml").write_text("color: blue\n")
     page = report_of(copy, data=str(photos))
     assert "its settings cannot be read" in page.text and page.data["map"]
 

@@ -28,13 +28,13 @@ _MARKS = r'<rect class="(pixels)"|<circle class="(?:dot )?(\w+)"'
 
 def test_a_quick_look_is_that_of_the_evaluation(run: Path, photos: Path) -> None:
     (row,) = measured([read_run(str(run))], [load(run)], str(photos), 0, 0).rows
-    found = wcl.evaluate(run, "knn", photos, workers=0)
+    found = wcl.evaluate(run, "knn", photos, num_workers=0)
     assert row.runs == [found.score]
     assert (row.n_train, row.n_test) == (found.n_train, found.n_test)
     description = load(run).description
     torch.manual_seed(0)
     blank = Encoder(description).eval()
-    assert row.untrained == [wcl.evaluate(blank, "knn", photos, workers=0).score]
+    assert row.untrained == [wcl.evaluate(blank, "knn", photos, num_workers=0).score]
 
 
 def test_raw_pixels_vote_by_cosine(tmp_path: Path) -> None:

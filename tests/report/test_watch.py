@@ -69,11 +69,11 @@ def test_only_the_printed_address_is_answered(server: WatchServer) -> None:
     page = ask(server, "GET", f"/?token={secret}")
     assert page.status == 200 and b"Is it healthy?" in page.content
     assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
-    for path in ("/", "/?token=", "/?token=guess", "/state", "/neighbours.png"):
+    for path in ("/", "/?token=", "/?token=guess", "/state", "/neighbors.png"):
         refused = ask(server, "GET", path)
         assert refused.status == 403 and secret.encode() not in refused.content
     assert ask(server, "GET", "/../config.yaml", X_WCL_Token=secret).status == 404
-    assert ask(server, "GET", "/neighbours.png", X_WCL_Token=secret).status == 404
+    assert ask(server, "GET", "/neighbors.png", X_WCL_Token=secret).status == 404
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -16,7 +16,7 @@ from wcl.cli import run_command
 from wcl.config import KnnConfig
 from wcl.evaluation.classes import check_confusion, write_confusion
 from wcl.system.errors import InputError
-from wcl.system.files import clear_unfinished, free_name, holds_files, new_file, written_whole
+from wcl.system.files import atomic_write, clear_unfinished, free_name, holds_files, new_file
 from wcl.system.paths import expanded
 
 
@@ -33,13 +33,13 @@ def full_disk(after: int) -> Iterator[None]:
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    with written_whole(path) as unfinished:
+    with atomic_write(path) as unfinished:
         unfinished.write_text("first")
         assert not path.exists()
     assert path.read_text() == "first"
 
     def write_and_stop(text: str) -> None:
-        with written_whole(path) as unfinished:
+        with atomic_write(path) as unfinished:
             unfinished.write_text(text)
             raise KeyboardInterrupt
 
@@ -55,7 +55,7 @@ def test_an_error_names_the_file_that_was_wanted_unless_it_is_of_another(tmp_pat
     path, other = tmp_path / "a.txt", tmp_path / "nowhere" / "b.txt"
 
     def write(to: Path | None = None) -> None:
-        with written_whole(path) as unfinished:
+        with atomic_write(path) as unfinished:
             (to or unfinished).write_text("x" * 2000)
 
     with full_disk(1000), pytest.raises(OSError, match="File too large") as full:
@@ -108,7 +108,7 @@ def test_a_full_disk_is_one_line_that_names_the_file_and_what_to_do(
 
 def test_a_name_as_long_as_names_can_be_is_no_obstacle(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 251 + ".txt")
-    with written_whole(path) as unfinished:
+    with atomic_write(path) as unfinished:
         unfinished.write_text("x")
     assert list(tmp_path.iterdir()) == [path]
 
@@ -166,7 +166,7 @@ def test_what_killed_processes_left_is_cleared_and_what_others_write_now_is_not(
     long_ago = time.time() - 2 * 3600
     for path in (kept, left):
         os.utime(path, (long_ago, long_ago))
-    with written_whole(tmp_path / "a.txt") as unfinished:
+    with atomic_write(tmp_path / "a.txt") as unfinished:
         unfinished.write_text("whole")
         clear_unfinished(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "notes.tmp"]

@@ -56,13 +56,13 @@ def test_the_lines_of_an_epoch_are_short_and_none_is_empty(
     assert all(line.strip() for line in lines)
     epochs = [line for line in lines if line.startswith("epoch ")]
     assert epochs and all(len(line) <= 120 for line in epochs)
-    for word in ("loss", "rankme", "components", "pure", "neighbours pure", "k-NN", "images/s"):
+    for word in ("loss", "rankme", "components", "pure", "neighbors pure", "k-NN", "images/s"):
         assert f"  {word} " in epochs[-1] or epochs[-1].endswith(word)
 
 
 def test_the_bar_of_a_run_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "wcl", "pretrain", "digits", "--out", str(tmp_path / "run")]
-    words += ["--limit", "128", "--batch", "32", "--epochs", "20", "--log.every", "1"]
+    words += ["--limit", "128", "--batch_size", "32", "--epochs", "20", "--log.every", "1"]
     ours, theirs = pty.openpty()
     plain = {**os.environ, "COLUMNS": "80", "TERM": "xterm", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(words, stderr=theirs, stdout=subprocess.DEVNULL, env=plain) as run:

@@ -91,7 +91,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure_of_any_command(
     ("words", "status"),
     [
         ("data nonexist", 2),
-        ("pretrain digits --optim.rate 1e30 --epochs 1 --limit 128 --batch 32 --out run", 1),
+        ("pretrain digits --optim.lr 1e30 --epochs 1 --limit 128 --batch_size 32 --out run", 1),
         ("data digits", 0),
     ],
 )

@@ -39,7 +39,7 @@ def test_an_epoch_reports_health_with_and_without_labels(tmp_path: Path) -> None
     assert epoch["loss"] == pytest.approx(epoch["nce"] + 0.5 * epoch["swap"], rel=1e-5)
 
 
-def test_an_unlabelled_folder_trains_and_reports_no_purity(tmp_path: Path) -> None:
+def test_an_unlabeled_folder_trains_and_reports_no_purity(tmp_path: Path) -> None:
     data = photo_folder(tmp_path / "data", classes=("only",), each=16)
     epoch = metrics(photo_run(data, tmp_path / "run"))[-1]
     assert "components" in epoch
@@ -97,10 +97,10 @@ def test_photos_resume_exactly_and_do_not_depend_on_the_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = photo_folder(tmp_path / "data")
-    whole = photo_run(data, tmp_path / "whole", workers=0)
+    whole = photo_run(data, tmp_path / "whole", num_workers=0)
     with stopped_after(4, monkeypatch):
-        photo_run(data, tmp_path / "parts", workers=2)
-    photo_run(data, tmp_path / "parts", workers=1, resume=True)
+        photo_run(data, tmp_path / "parts", num_workers=2)
+    photo_run(data, tmp_path / "parts", num_workers=1, resume=True)
     assert_same_run(whole, tmp_path / "parts")
 
 
@@ -124,8 +124,8 @@ def test_dropout_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_ctrl_c_stops_with_a_checkpoint_that_resumes_exactly(tmp_path: Path) -> None:
     """The real signal to a real process."""
     out = tmp_path / "run"
-    words = ["digits", "--limit", "128", "--batch", "32", "--epochs", "40", "--out", str(out)]
-    words += ["--model.head_width", "32", "--model.head_out", "16", "--log.every", "1"]
+    words = ["digits", "--limit", "128", "--batch_size", "32", "--epochs", "40", "--out", str(out)]
+    words += ["--model.head_hidden_dim", "32", "--model.head_out_dim", "16", "--log.every", "1"]
     command = [sys.executable, "-m", "wcl", "pretrain", *words, "--log.tensorboard", "false"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
@@ -159,7 +159,7 @@ def test_resume_refuses_other_settings_and_names_them(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", epochs=1)
     before = (run / "checkpoints" / "last.ckpt").read_bytes()
     with pytest.raises(InputError, match=r"optim\.rate"):
-        tiny_run(run, epochs=1, resume=True, optim={"rate": 0.5})
+        tiny_run(run, epochs=1, resume=True, optim={"lr": 0.5})
     assert (run / "checkpoints" / "last.ckpt").read_bytes() == before
 
 
@@ -180,7 +180,7 @@ def test_a_run_without_a_checkpoint_is_begun_again_with_its_own_settings(tmp_pat
     run = tiny_run(tmp_path / "run", epochs=1)
     (run / "checkpoints" / "last.ckpt").unlink()
     with pytest.raises(InputError, match=r"optim\.rate=0\.002"):
-        tiny_run(run, epochs=1, resume=True, optim={"rate": 0.5})
+        tiny_run(run, epochs=1, resume=True, optim={"lr": 0.5})
 
 
 def test_an_encoder_that_was_lost_is_written_again_from_the_checkpoint(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_images_none_of_which_can_be_read_stop_the_run(tmp_path: Path) -> None:
         photo_run(data, tmp_path / "run")
 
 
-def test_knn_accuracy_of_unlabelled_data_is_refused_before_training(tmp_path: Path) -> None:
+def test_knn_accuracy_of_unlabeled_data_is_refused_before_training(tmp_path: Path) -> None:
     data = photo_folder(tmp_path / "data", classes=("only",), each=16)
     with pytest.raises(InputError, match="has no labels"):
         photo_run(data, tmp_path / "run", log={"knn_every": 1, "tensorboard": False})
@@ -290,7 +290,7 @@ def test_one_bad_image_is_skipped_and_changes_no_other_sample(tmp_path: Path) ->
     batches = []
     for data in (good, bad):
         source = wcl.data.open_source(str(data))
-        loader = wcl.data.loader.Loader(source, 8, 0, torch.device("cpu"), workers=1)
+        loader = wcl.data.loader.Loader(source, 8, 0, torch.device("cpu"), num_workers=1)
         maker = wcl.augment.ViewMaker(wcl.config.AugmentConfig(), 32)
         batches.append(list(loader.epoch(0, [wcl.data.loader.Views(maker, 2)])))
     seen = 0
@@ -315,7 +315,7 @@ def test_a_bad_image_is_named_in_the_log_and_counted(
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"step \d+: the loss is not finite"):
-        tiny_run(tmp_path / "run", epochs=20, optim={"name": "sgd", "rate": 1e18, "warmup": 0})
+        tiny_run(tmp_path / "run", epochs=20, optim={"name": "sgd", "lr": 1e18, "warmup_epochs": 0})
 
 
 @pytest.mark.parametrize("heads", ["two", "shared"])
@@ -333,7 +333,7 @@ def test_every_head_ablation_trains(heads: str, nce: float, tmp_path: Path) -> N
 
 def test_early_epochs_use_the_milder_augmentation(tmp_path: Path) -> None:
     plain = tiny_run(tmp_path / "plain", epochs=1)
-    early = tiny_run(tmp_path / "early", epochs=1, early_epochs=1)
+    early = tiny_run(tmp_path / "early", epochs=1, mild_augment_epochs=1)
     assert metrics(plain)[-1]["loss"] != metrics(early)[-1]["loss"]
 
 

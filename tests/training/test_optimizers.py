@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from wcl.config import ModelConfig, OptimConfig
 from wcl.models.encoder import Description, Encoder
-from wcl.training.optimizers import build_optimiser, parameter_groups, peak_rate, rate_at, set_rate
+from wcl.training.optimizers import build_optimizer, lr_at, parameter_groups, peak_lr, set_lr
 
 
 def tensors(group: dict[str, object]) -> list[Tensor]:
@@ -23,7 +23,7 @@ def models() -> dict[str, nn.Module]:
     import timm
 
     encoder = Description(
-        ModelConfig("resnet_small", "cifar", head_layers=3, head_width=16, head_out=8),
+        ModelConfig("resnet_small", "cifar", head_layers=3, head_hidden_dim=16, head_out_dim=8),
         ("g", "phi"),
         3,
         32,
@@ -74,14 +74,14 @@ def gradients(step: int, model: nn.Linear) -> tuple[Tensor, Tensor]:
 def test_lars_steps_are_the_formula(weight_decay: float) -> None:
     model = nn.Linear(5, 4).double()
     config = OptimConfig(name="lars", momentum=0.9, weight_decay=weight_decay)
-    optimiser = build_optimiser(model, config, rate=99.0)
+    optimizer = build_optimizer(model, config, lr=99.0)
     weight, bias = model.weight.detach().clone(), model.bias.detach().clone()
     weight_velocity, bias_velocity = torch.zeros_like(weight), torch.zeros_like(bias)
     for step, rate in enumerate([0.1, 0.7, 0.4, 0.2]):
         weight_gradient, bias_gradient = gradients(step, model)
         model.weight.grad, model.bias.grad = weight_gradient.clone(), bias_gradient.clone()
-        set_rate(optimiser, rate)
-        optimiser.step()
+        set_lr(optimizer, rate)
+        optimizer.step()
 
         length, slope = weight.norm(), weight_gradient.norm()
         trust = 0.001 * length / (slope + weight_decay * length)
@@ -96,13 +96,13 @@ def test_lars_steps_are_the_formula(weight_decay: float) -> None:
 def test_sgd_steps_are_the_formula() -> None:
     model = nn.Linear(5, 4).double()
     config = OptimConfig(name="sgd", momentum=0.8, weight_decay=0.1)
-    optimiser = build_optimiser(model, config, rate=0.5)
+    optimizer = build_optimizer(model, config, lr=0.5)
     weight, bias = model.weight.detach().clone(), model.bias.detach().clone()
     weight_velocity, bias_velocity = torch.zeros_like(weight), torch.zeros_like(bias)
     for step in range(3):
         weight_gradient, bias_gradient = gradients(step, model)
         model.weight.grad, model.bias.grad = weight_gradient.clone(), bias_gradient.clone()
-        optimiser.step()
+        optimizer.step()
         weight_velocity = 0.8 * weight_velocity + weight_gradient + 0.1 * weight
         bias_velocity = 0.8 * bias_velocity + bias_gradient
         weight, bias = weight - 0.5 * weight_velocity, bias - 0.5 * bias_velocity
@@ -112,10 +112,10 @@ def test_sgd_steps_are_the_formula() -> None:
 
 def test_the_first_step_of_adamw_decays_weights_and_spares_biases() -> None:
     model = nn.Linear(5, 4).double()
-    optimiser = build_optimiser(model, OptimConfig(name="adamw", weight_decay=0.5), rate=0.01)
+    optimizer = build_optimizer(model, OptimConfig(name="adamw", weight_decay=0.5), lr=0.01)
     weight, bias = model.weight.detach().clone(), model.bias.detach().clone()
     model.weight.grad, model.bias.grad = gradients(0, model)
-    optimiser.step()
+    optimizer.step()
     moved = [0.01 * p.grad.sign() for p in (model.weight, model.bias) if p.grad is not None]
     torch.testing.assert_close(
         model.weight.detach(), weight * (1 - 0.01 * 0.5) - moved[0], rtol=1e-6, atol=1e-8
@@ -124,7 +124,7 @@ def test_the_first_step_of_adamw_decays_weights_and_spares_biases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "rule", "batch", "peak"),
+    ("lr", "lr_scaling", "batch_size", "peak"),
     [
         (0.25, "linear", 64, 0.0625),
         (0.25, "linear", 128, 0.125),
@@ -134,16 +134,18 @@ def test_the_first_step_of_adamw_decays_weights_and_spares_biases() -> None:
         (0.3, "constant", 4096, 0.3),
     ],
 )
-def test_peak_rates_are_those_of_the_paper(rate: float, rule: str, batch: int, peak: float) -> None:
-    config = OptimConfig(rate=rate, rule=rule)  # type: ignore[arg-type]
-    assert peak_rate(config, batch) == pytest.approx(peak, rel=1e-10)
+def test_peak_rates_are_those_of_the_paper(
+    lr: float, lr_scaling: str, batch_size: int, peak: float
+) -> None:
+    config = OptimConfig(lr=lr, lr_scaling=lr_scaling)  # type: ignore[arg-type]
+    assert peak_lr(config, batch_size) == pytest.approx(peak, rel=1e-10)
 
 
 @given(st.integers(0, 40), st.integers(1, 120), st.floats(1e-3, 10))
 @settings(deadline=None, max_examples=60)
 def test_the_schedule_is_the_formula(warmup: int, cosine: int, peak: float) -> None:
     total = warmup + cosine
-    rates = [rate_at(step, peak, warmup, total) for step in range(total)]
+    rates = [lr_at(step, peak, warmup, total) for step in range(total)]
     expected = [peak * (step + 1) / warmup for step in range(warmup)]
     expected += [peak * math.cos(math.pi / 2 * done / cosine) ** 2 for done in range(cosine)]
     assert rates == pytest.approx(expected, rel=1e-9)
@@ -154,23 +156,23 @@ def test_the_schedule_is_the_formula(warmup: int, cosine: int, peak: float) -> N
 
 
 def test_the_schedule_starts_small_reaches_the_peak_and_ends_near_zero() -> None:
-    rates = [rate_at(step, 2.0, 10, 1000) for step in range(1000)]
+    rates = [lr_at(step, 2.0, 10, 1000) for step in range(1000)]
     assert rates[0] == pytest.approx(0.2)
     assert rates[9] == rates[10] == 2.0
     assert 0 < rates[-1] < 1e-4
 
 
 def test_without_warm_up_the_first_step_is_at_the_peak() -> None:
-    assert rate_at(0, 0.7, 0, 50) == 0.7
+    assert lr_at(0, 0.7, 0, 50) == 0.7
 
 
 @pytest.mark.parametrize(("warmup", "total"), [(5, 5), (8, 5)])
 def test_a_run_shorter_than_its_warm_up_only_warms_up(warmup: int, total: int) -> None:
-    rates = [rate_at(step, 1.0, warmup, total) for step in range(total)]
+    rates = [lr_at(step, 1.0, warmup, total) for step in range(total)]
     assert rates == pytest.approx([(step + 1) / warmup for step in range(total)])
 
 
 def test_set_rate_reaches_every_group() -> None:
-    optimiser = build_optimiser(nn.Linear(2, 2), OptimConfig(), rate=1.0)
-    set_rate(optimiser, 0.25)
-    assert [group["lr"] for group in optimiser.param_groups] == [0.25, 0.25]
+    optimizer = build_optimizer(nn.Linear(2, 2), OptimConfig(), lr=1.0)
+    set_lr(optimizer, 0.25)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]

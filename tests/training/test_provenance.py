@@ -1,4 +1,4 @@
-"""RUN/made_with.json: how a run was made, sitting by sitting, and what it does not say."""
+"""RUN/provenance.json: how a run was made, sitting by sitting, and what it does not say."""
 
 import getpass
 import json
@@ -16,10 +16,10 @@ from runs import TINY, photo_run, stopped_after, tiny_run
 from wcl import __version__
 from wcl.cli import run_command
 from wcl.config.layering import settings
-from wcl.training.provenance import add_sitting, read_sittings, this_sitting
+from wcl.training.provenance import add_session, current_session, read_sessions
 
-WORDS = ["--limit", "128", "--batch", "32", "--epochs", "1", "--log.tensorboard=false"]
-WORDS += ["--model.head_width=32", "--model.head_out=16", "--threads", "1"]
+WORDS = ["--limit", "128", "--batch_size", "32", "--epochs", "1", "--log.tensorboard=false"]
+WORDS += ["--model.head_hidden_dim=32", "--model.head_out_dim=16", "--threads", "1"]
 
 
 def typed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
@@ -34,14 +34,14 @@ def test_a_run_says_how_it_was_made_and_not_where_or_by_whom(
     monkeypatch.setenv("HOME", str(tmp_path))
     out = tmp_path / "my runs" / "a"
     assert typed(["pretrain", *WORDS, "--data=digits", "--out", str(out)], monkeypatch) == 0
-    (sitting,) = read_sittings(out / "made_with.json")
-    assert (sitting.recipe, sitting.config, sitting.step) == ("digits", "", 0)
-    assert sitting.command == f"wcl pretrain {' '.join(WORDS)} --data=digits --out ~'/my runs/a'"
-    assert sitting.versions["wcl"] == __version__
-    assert sitting.versions["torch"] == torch.__version__
-    assert sitting.versions["Python"] == ".".join(map(str, sys.version_info[:3]))
-    assert sitting.machine["device"] == "cpu" and int(sitting.machine["cores"]) >= 1
-    text = (out / "made_with.json").read_text()
+    (session,) = read_sessions(out / "provenance.json")
+    assert (session.recipe, session.config, session.step) == ("digits", "", 0)
+    assert session.command == f"wcl pretrain {' '.join(WORDS)} --data=digits --out ~'/my runs/a'"
+    assert session.versions["wcl"] == __version__
+    assert session.versions["torch"] == torch.__version__
+    assert session.versions["Python"] == ".".join(map(str, sys.version_info[:3]))
+    assert session.machine["device"] == "cpu" and int(session.machine["cores"]) >= 1
+    text = (out / "provenance.json").read_text()
     for name in (str(tmp_path), socket.gethostname(), getpass.getuser()):
         assert not re.search(rf"\b{re.escape(name)}\b", text), name
 
@@ -52,8 +52,8 @@ def test_the_file_of_settings_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     for name, given in (("a", [f"--config={file}"]), ("b", ["--config", str(file)])):
         words = ["pretrain", *given, *WORDS, "--out", str(tmp_path / name)]
         assert typed(words, monkeypatch) == 0
-        (sitting,) = read_sittings(tmp_path / name / "made_with.json")
-        assert (sitting.recipe, sitting.config) == ("", "mine.yaml")
+        (session,) = read_sessions(tmp_path / name / "provenance.json")
+        assert (session.recipe, session.config) == ("", "mine.yaml")
 
 
 def test_another_program_is_not_written_down_but_its_recipe_is(
@@ -63,12 +63,12 @@ def test_another_program_is_not_written_down_but_its_recipe_is(
     photos = flat_folder(tmp_path / "photos", 16)
     runs = {
         "digits": tiny_run(tmp_path / "digits", epochs=1),
-        "folder": photo_run(photos, tmp_path / "folder", epochs=1, workers=0),
+        "folder": photo_run(photos, tmp_path / "folder", epochs=1, num_workers=0),
     }
     for recipe, run in runs.items():
-        (sitting,) = read_sittings(run / "made_with.json")
-        assert (sitting.recipe, sitting.command) == (recipe, "")
-        assert "secret" not in (run / "made_with.json").read_text()
+        (session,) = read_sessions(run / "provenance.json")
+        assert (session.recipe, session.command) == (recipe, "")
+        assert "secret" not in (run / "provenance.json").read_text()
 
 
 def test_every_sitting_is_added_and_a_finished_run_has_no_more(
@@ -79,15 +79,15 @@ def test_every_sitting_is_added_and_a_finished_run_has_no_more(
         tiny_run(run)
     for _ in range(2):
         assert typed(words, monkeypatch) == 0
-        sittings = read_sittings(run / "made_with.json")
-        assert [(one.step, one.recipe) for one in sittings] == [(0, "digits"), (3, "")]
-    assert sittings[1].command == f"wcl pretrain --resume --out={run}"
+        sessions = read_sessions(run / "provenance.json")
+        assert [(one.step, one.recipe) for one in sessions] == [(0, "digits"), (3, "")]
+    assert sessions[1].command == f"wcl pretrain --resume --out={run}"
 
 
 def test_what_is_left_of_another_run_is_not_this_ones(tmp_path: Path) -> None:
-    add_sitting(tmp_path / "made_with.json", this_sitting("folder", 0, "cpu", 1), resumed=False)
+    add_session(tmp_path / "provenance.json", current_session("folder", 0, "cpu", 1), resumed=False)
     tiny_run(tmp_path, epochs=1)
-    assert [one.recipe for one in read_sittings(tmp_path / "made_with.json")] == ["digits"]
+    assert [one.recipe for one in read_sessions(tmp_path / "provenance.json")] == ["digits"]
 
 
 @pytest.mark.parametrize(
@@ -97,29 +97,29 @@ def test_what_is_left_of_another_run_is_not_this_ones(tmp_path: Path) -> None:
 def test_a_damaged_file_says_nothing_and_the_run_goes_on_with_a_new_one(
     content: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "made_with.json"
+    path = tmp_path / "provenance.json"
     path.write_text(content)
-    assert read_sittings(path) == []
-    sitting = this_sitting("digits", 5, "cpu", 2)
-    add_sitting(path, sitting, resumed=True)
-    assert read_sittings(path) == [sitting]
-    assert sitting.machine["processes"] == "2"
+    assert read_sessions(path) == []
+    session = current_session("digits", 5, "cpu", 2)
+    add_session(path, session, resumed=True)
+    assert read_sessions(path) == [session]
+    assert session.machine["processes"] == "2"
 
 
 def test_a_step_that_is_no_number_is_damage(tmp_path: Path) -> None:
-    path = tmp_path / "made_with.json"
-    add_sitting(path, this_sitting("digits", 5, "cpu", 1), resumed=False)
+    path = tmp_path / "provenance.json"
+    add_session(path, current_session("digits", 5, "cpu", 1), resumed=False)
     values: list[dict[str, Any]] = json.loads(path.read_text())
     for wrong in (float("inf"), float("nan"), None, "five"):
         path.write_text(json.dumps([values[0] | {"step": wrong}]))
-        assert read_sittings(path) == []
+        assert read_sessions(path) == []
 
 
 def test_what_was_written_before_survives_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "made_with.json"
-    add_sitting(path, this_sitting("digits", 0, "cpu", 1), resumed=False)
+    path = tmp_path / "provenance.json"
+    add_session(path, current_session("digits", 0, "cpu", 1), resumed=False)
     before = path.read_bytes()
 
     def fail(*_: Any) -> None:
@@ -128,9 +128,9 @@ def test_what_was_written_before_survives_a_failure(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", fail)
         with pytest.raises(OSError, match="No space left"):
-            add_sitting(path, this_sitting("", 8, "cpu", 1), resumed=True)
+            add_session(path, current_session("", 8, "cpu", 1), resumed=True)
     assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["made_with.json"]
+    assert [file.name for file in tmp_path.iterdir()] == ["provenance.json"]
 
 
 def test_settings_do_not_depend_on_who_asks() -> None:

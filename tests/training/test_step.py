@@ -14,12 +14,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from together import together
 from wcl.config import LossConfig
 from wcl.distributed.batch_norm import statistics_kept
-from wcl.distributed.sharding import Share, Sharing
+from wcl.distributed.sharding import BatchShard, BatchSharding
 from wcl.distributed.world import World
 from wcl.methods import Method, build_method
 from wcl.models.encoder import Embeddings
 from wcl.models.multiview import embed_views, halves, join_images, of_images
-from wcl.training.step import AllViews, Step, gradient_step
+from wcl.training.step import MultiViewModel, Step, gradient_step
 
 BATCH = 16
 CROPS = 3
@@ -108,18 +108,18 @@ def views_of(index: np.ndarray) -> list[Tensor]:
     ]
 
 
-def share_of(world: World, case: Case) -> tuple[Share, list[Tensor]]:
-    sharing = Sharing(BATCH, world, case.piece)
+def share_of(world: World, case: Case) -> tuple[BatchShard, list[Tensor]]:
+    sharding = BatchSharding(BATCH, world, case.piece)
     everyone = np.random.default_rng(0).permutation(BATCH)
-    wanted = everyone[sharing.positions(world.rank)]
+    wanted = everyone[sharding.positions(world.rank)]
     place = np.flatnonzero(~np.isin(wanted, everyone[list(case.unreadable)]))
-    return Share(sharing, everyone, place, CPU), views_of(wanted[place])
+    return BatchShard(sharding, everyone, place, CPU), views_of(wanted[place])
 
 
-def take(world: World, case: Case) -> tuple[nn.Module, Step, Share]:
+def take(world: World, case: Case) -> tuple[nn.Module, Step, BatchShard]:
     fabric = Fabric(accelerator="cpu", devices=1)
     network = Network(case.norm, case.dropout)
-    model = fabric.setup_module(AllViews(network, world))
+    model = fabric.setup_module(MultiViewModel(network, world))
     share, views = share_of(world, case)
     step = gradient_step(fabric, model, method(case), views, share, world)
     return network, step, share

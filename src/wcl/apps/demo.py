@@ -54,7 +54,7 @@ def untrained(run: Path, seed: int) -> Encoder:
 
 
 def accuracies(encoder: Encoder | None) -> list[float]:
-    """Test accuracy with 1, 3, 10 and all labels per class, by the nearest labelled image."""
+    """Test accuracy with 1, 3, 10 and all labels per class, by the nearest labeled image."""
     train_set, test_set = open_splits("digits")
     assert train_set.labels is not None and test_set.labels is not None
     train_features, test_features = (_features(encoder, s) for s in (train_set, test_set))
@@ -72,7 +72,7 @@ def _features(encoder: Encoder | None, source: object) -> Tensor:
 
 
 def show(rows: dict[str, list[float]]) -> None:
-    table = Table(title="accuracy by labels per class (nearest labelled image, mean of 5 draws)")
+    table = Table(title="accuracy by labels per class (nearest labeled image, mean of 5 draws)")
     table.add_column("")
     for count in _LABELS_PER_CLASS:
         table.add_column(f"{count or 'all'}", justify="right")

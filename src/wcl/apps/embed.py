@@ -27,12 +27,12 @@ from wcl.models.encoder import Encoder, load
 from wcl.models.weights_file import read_header, read_weights, write_weights
 from wcl.system.errors import InputError
 from wcl.system.files import (
+    atomic_write,
     errors_naming,
+    fsync,
     holds_files,
     must_be_new,
     new_file,
-    onto_disk,
-    written_whole,
 )
 from wcl.system.machine import best_device, check_workers, use_threads
 from wcl.system.paths import expanded, one_line
@@ -77,14 +77,14 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
     if not config.data:
         raise InputError("--data: say where the images are")
     use_threads(config.threads)
-    check_workers(config.workers)
+    check_workers(config.num_workers)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
     channels = encoder.description.channels
     sources = [with_channels(s, channels) for s in open_split(config.data, config.split)]
     kept = _Kept(partial, encoder, sources)
     try:
         for number, source in enumerate(sources):
-            for chunk in chunks(encoder, source, kept.images_done(number), config.workers):
+            for chunk in chunks(encoder, source, kept.images_done(number), config.num_workers):
                 kept.add(number, chunk)
     except KeyboardInterrupt:
         say("stopped; the same command goes on where it was")
@@ -93,11 +93,11 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
     if count == 0:
         kept.remove()
         raise InputError(f"{config.data}: {none_can_be_read(sum(map(len, sources)))}")
-    labelled = any(_has_labels(source) for source in sources)
+    labeled = any(_has_labels(source) for source in sources)
     whole = kept.folder / out.name
     with errors_naming(out, kept.folder):
-        _WRITERS[out.suffix.lower()](whole, kept.parts(), count, encoder.features, labelled)
-        onto_disk(whole)
+        _WRITERS[out.suffix.lower()](whole, kept.parts(), count, encoder.feature_dim, labeled)
+        fsync(whole)
     if out.suffix.lower() == ".npy":
         # What a command left there that was stopped at this very place is just the same.
         if not (beside.is_file() and filecmp.cmp(_paths_beside(whole), beside, shallow=False)):
@@ -105,14 +105,16 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
         _paths_beside(whole).replace(beside)
     must_be_new(out)
     whole.replace(out)
-    onto_disk(out.parent)
+    fsync(out.parent)
     _name_unreadable(kept, count, config.data)
     kept.remove()
-    print(f"wrote {one_line(str(out))}: {count:,} vectors of {encoder.features} numbers")
+    print(f"wrote {one_line(str(out))}: {count:,} vectors of {encoder.feature_dim} numbers")
     return out
 
 
-def chunks(encoder: Encoder, source: Source, first: int = 0, workers: int = -1) -> Iterator[Chunk]:
+def chunks(
+    encoder: Encoder, source: Source, first: int = 0, num_workers: int = -1
+) -> Iterator[Chunk]:
     """Vectors of the images from `first` (a multiple of CHUNK) on, CHUNK images at a time.
 
     Where a chunk begins does not depend on `first`, and so its vectors do not either, to the last
@@ -122,8 +124,8 @@ def chunks(encoder: Encoder, source: Source, first: int = 0, workers: int = -1) 
         return
     rest = subset(source, np.arange(first, len(source))) if first else source
     total = -(-len(rest) // BATCH)
-    batches = track(pixel_batches(encoder, rest, workers), "computing vectors", total)
-    for _, group in groupby(batches, key=lambda batch: int(batch[1][0]) // CHUNK):
+    batches = track(pixel_batches(encoder, rest, num_workers), "computing vectors", total)
+    for _, group in groupby(batches, key=lambda batch_size: int(batch_size[1][0]) // CHUNK):
         vectors, rows = zip(*((encoder.embed(pixels), rows) for pixels, rows in group), strict=True)
         yield Chunk(torch.cat(vectors), torch.cat(rows) + first)
 
@@ -150,7 +152,7 @@ class _Kept:
         if folder.exists():
             self.remove()
         folder.mkdir()
-        with written_whole(file) as unfinished:
+        with atomic_write(file) as unfinished:
             unfinished.write_text(key)
 
     def files(self, source: int) -> list[Path]:
@@ -231,24 +233,24 @@ def _name_unreadable(kept: _Kept, count: int, data: str) -> None:
 
 
 def _write_parquet(
-    file: Path, parts: Iterable[Part], count: int, width: int, labelled: bool
+    file: Path, parts: Iterable[Part], count: int, width: int, labeled: bool
 ) -> None:
     """A row group for each part."""
     import pyarrow
     from pyarrow.parquet import ParquetWriter
 
-    texts = ["path", "label"] if labelled else ["path"]
+    texts = ["path", "label"] if labeled else ["path"]
     vector = pyarrow.list_(pyarrow.float32(), width)
     fields = [*((name, pyarrow.string()) for name in texts), ("vector", vector)]
     # Labels repeat; paths and numbers do not, and a dictionary of them would only cost.
     with ParquetWriter(file, pyarrow.schema(fields), use_dictionary=["label"]) as writer:
         for part in parts:
-            columns = [part.paths, *([part.labels] if labelled else [])]
+            columns = [part.paths, *([part.labels] if labeled else [])]
             vectors = pyarrow.FixedSizeListArray.from_arrays(part.vectors.reshape(-1), width)
             writer.write_table(pyarrow.table([*columns, vectors], schema=writer.schema))
 
 
-def _write_npy(file: Path, parts: Iterable[Part], count: int, width: int, labelled: bool) -> None:
+def _write_npy(file: Path, parts: Iterable[Part], count: int, width: int, labeled: bool) -> None:
     """An array, and a table of what its rows are beside it."""
     descr = np.lib.format.dtype_to_descr(np.dtype(np.float32))
     header = {"descr": descr, "fortran_order": False, "shape": (count, width)}
@@ -259,27 +261,27 @@ def _write_npy(file: Path, parts: Iterable[Part], count: int, width: int, labell
     ):
         np.lib.format.write_array_header_1_0(array, header)
         writer = csv.writer(table)
-        writer.writerow(["row", "path", *(["label"] if labelled else [])])
+        writer.writerow(["row", "path", *(["label"] if labeled else [])])
         for part in parts:
             array.write(part.vectors.tobytes())
-            for texts in _texts(part, labelled):
+            for texts in _texts(part, labeled):
                 writer.writerow([row, *texts])
                 row += 1
 
 
-def _write_csv(file: Path, parts: Iterable[Part], count: int, width: int, labelled: bool) -> None:
+def _write_csv(file: Path, parts: Iterable[Part], count: int, width: int, labeled: bool) -> None:
     """A line for each image, a column for each number: the shortest that reads as the same."""
     with file.open("w", newline="", encoding="utf-8") as table:
         writer = csv.writer(table)
-        names = ["path", *(["label"] if labelled else [])]
+        names = ["path", *(["label"] if labeled else [])]
         writer.writerow([*names, *(f"v{i}" for i in range(width))])
         for part in parts:
-            for texts, vector in zip(_texts(part, labelled), part.vectors.astype(str), strict=True):
+            for texts, vector in zip(_texts(part, labeled), part.vectors.astype(str), strict=True):
                 writer.writerow([*texts, *vector])
 
 
-def _texts(part: Part, labelled: bool) -> Iterator[tuple[str, ...]]:
-    columns = [part.paths, part.labels] if labelled else [part.paths]
+def _texts(part: Part, labeled: bool) -> Iterator[tuple[str, ...]]:
+    columns = [part.paths, part.labels] if labeled else [part.paths]
     return zip(*columns, strict=True)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from wcl.apps.tile_sheet import Row, Tile, source_thumbnail, thumbnail, tile_sheet
-from wcl.config import DuplicatesConfig, NeighboursConfig, RetrievalConfig
+from wcl.config import DuplicatesConfig, RetrievalConfig, SearchConfig
 from wcl.data import Source, open_source, with_channels
 from wcl.data.decode import open_image
 from wcl.data.folder import ImageFiles
@@ -21,18 +21,18 @@ from wcl.models.encoder import Encoder, load
 from wcl.neighbors import nearest
 from wcl.neighbors.groups import linked_groups
 from wcl.system.errors import InputError
-from wcl.system.files import free_name, new_file, written_whole
+from wcl.system.files import atomic_write, free_name, new_file
 from wcl.system.machine import best_device, check_workers, use_threads
 from wcl.system.paths import expanded_image, one_line
 from wcl.system.progress import say
 
-_NEIGHBOURS_ACROSS = 6
+_NEIGHBORS_ACROSS = 6
 _ROWS_SHOWN, _MEMBERS_SHOWN = 20, 8
 _MANY = 10  # photos in a group of copies: more is a series, or a threshold that is too low
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class Neighbor:
     """An image that was found."""
 
     cosine: float
@@ -42,11 +42,11 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class Neighbors:
     """The images most like a query, the most similar first."""
 
     query: str
-    neighbours: list[Neighbour]
+    neighbors: list[Neighbor]
 
 
 @dataclass(frozen=True)
@@ -62,23 +62,23 @@ class Duplicates:
     """Their numbers in the data."""
 
 
-def neighbours(
+def search(
     run: str | Path | Encoder,
     data: str | Path | Source,
     query: str | Path | Sequence[str | Path],
     k: int = 12,
     device: str = "auto",
-    workers: int = -1,
-) -> list[Neighbours]:
+    num_workers: int = -1,
+) -> list[Neighbors]:
     """The k images of `data` most like each query, by the cosine of their features.
 
-    A query that is one of the files of `data` is not among its own neighbours.
+    A query that is one of the files of `data` is not among its own neighbors.
 
     Args:
         run: a run's folder, an encoder's file, or an encoder.
         data: images, as for pretraining, or an open source.
         query: an image file, or several.
-        k: how many neighbours; fewer if there are not so many images.
+        k: how many neighbors; fewer if there are not so many images.
         device: auto, cpu, cuda or mps.
         workers: processes that decode photos; -1 chooses by the cores at hand.
 
@@ -88,11 +88,11 @@ def neighbours(
     queries = [query] if isinstance(query, str | Path) else list(query)
     if k < 1:
         raise InputError(f"--k: must be at least 1, not {k}")
-    check_workers(workers)
+    check_workers(num_workers)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(device))
     vectors = [encoder.embed(expanded_image(file)) for file in queries]
     source = _open(data)
-    bank, rows = _features(encoder, source, workers)
+    bank, rows = _features(encoder, source, num_workers)
     found = []
     for file, vector in zip(queries, vectors, strict=True):
         own = (rows == _number_of(expanded_image(file), source)).nonzero()[:, 0]
@@ -102,10 +102,10 @@ def neighbours(
             raise InputError(f"{source.name}: has no image besides the query")
         cosines, at = nearest(vector, bank, min(k, available), itself, device=encoder.device)
         images = [
-            Neighbour(min(cosine, 1.0), source.where(index), index)
+            Neighbor(min(cosine, 1.0), source.where(index), index)
             for cosine, index in zip(cosines[0].tolist(), rows[at[0]].tolist(), strict=True)
         ]
-        found.append(Neighbours(_text(file), images))
+        found.append(Neighbors(_text(file), images))
     return found
 
 
@@ -114,7 +114,7 @@ def duplicates(
     data: str | Path | Source,
     threshold: float = 0.97,
     device: str = "auto",
-    workers: int = -1,
+    num_workers: int = -1,
 ) -> list[Duplicates]:
     """Groups of images that are nearly the same, the largest first.
 
@@ -130,10 +130,10 @@ def duplicates(
     """
     if not 0 < threshold <= 1:
         raise InputError(f"--threshold: must be above 0 and at most 1, not {threshold}")
-    check_workers(workers)
+    check_workers(num_workers)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(device))
     source = _open(data)
-    values, rows = _features(encoder, source, workers)
+    values, rows = _features(encoder, source, num_workers)
     labels, highest = linked_groups(values, threshold, encoder.device)
     linked = (highest > -1).nonzero()[:, 0].numpy()
     linked = linked[np.argsort(labels[linked], kind="stable")]
@@ -146,15 +146,15 @@ def duplicates(
     return sorted(groups, key=lambda group: (-len(group.paths), -group.similarity))
 
 
-def show_neighbours(run: str, config: NeighboursConfig, as_json: bool) -> None:
-    """`wcl neighbours`: a table, and a picture of the queries and their neighbours."""
+def show_search(run: str, config: SearchConfig, as_json: bool) -> None:
+    """`wcl search`: a table, and a picture of the queries and their neighbors."""
     files = [file for word in config.query for file in _files(word)]
     if not files:
         raise InputError("--query: name an image to compare with")
     use_threads(config.threads)
-    out = _picture(config, "neighbours.png", as_json)
+    out = _picture(config, "neighbors.png", as_json)
     source = _open(config.data)
-    found = neighbours(run, source, files, config.k, config.device, config.workers)
+    found = search(run, source, files, config.k, config.device, config.num_workers)
     if out:
         drawn = list(zip(files, found, strict=True))[:_ROWS_SHOWN]
         rows = [_query_row(file, one, source) for file, one in drawn]
@@ -162,7 +162,7 @@ def show_neighbours(run: str, config: NeighboursConfig, as_json: bool) -> None:
             out,
             f"Most similar images in {one_line(source.name)}, by cosine",
             rows,
-            _NEIGHBOURS_ACROSS,
+            _NEIGHBORS_ACROSS,
         )
     if as_json:
         print(json.dumps({"data": _text(config.data), "queries": [asdict(one) for one in found]}))
@@ -170,7 +170,7 @@ def show_neighbours(run: str, config: NeighboursConfig, as_json: bool) -> None:
     for one in found:
         print(f"most like {one_line(one.query)}:")
         print("rank  cosine  path")
-        for rank, image in enumerate(one.neighbours, 1):
+        for rank, image in enumerate(one.neighbors, 1):
             print(f"{rank:>4}  {image.cosine:>6.3f}  {one_line(image.path)}")
     print(f"wrote {out}")
 
@@ -180,7 +180,7 @@ def show_duplicates(run: str, config: DuplicatesConfig, as_json: bool) -> None:
     use_threads(config.threads)
     out = _picture(config, "duplicates.png", as_json)
     source = _open(config.data)
-    found = duplicates(run, source, config.threshold, config.device, config.workers)
+    found = duplicates(run, source, config.threshold, config.device, config.num_workers)
     if out and found:
         rows = [_group_row(n, group, source) for n, group in enumerate(found[:_ROWS_SHOWN], 1)]
         groups = "1 group" if len(found) == 1 else f"{len(found):,} groups"
@@ -222,9 +222,9 @@ def _open(data: str | Path | Source) -> Source:
     return data if isinstance(data, Source) else open_source(str(data))
 
 
-def _features(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Tensor]:
+def _features(encoder: Encoder, source: Source, num_workers: int) -> tuple[Tensor, Tensor]:
     channels = encoder.description.channels
-    return features_and_rows(encoder, with_channels(source, channels), workers)
+    return features_and_rows(encoder, with_channels(source, channels), num_workers)
 
 
 def _number_of(query: Path, source: Source) -> int:
@@ -260,15 +260,15 @@ def _picture(config: RetrievalConfig, default: str, as_json: bool) -> Path | Non
 
 def _write(out: Path, heading: str, rows: Sequence[Row], columns: int) -> None:
     """Write the picture, whole or not at all."""
-    with written_whole(out) as unfinished:
+    with atomic_write(out) as unfinished:
         tile_sheet(heading, rows, columns).save(unfinished, "PNG")
 
 
-def _query_row(file: str, found: Neighbours, source: Source) -> Row:
+def _query_row(file: str, found: Neighbors, source: Source) -> Row:
     lead = Tile(thumbnail(open_image(expanded_image(file))), "query", _name(found.query))
     tiles = [
         Tile(source_thumbnail(source, image.index), f"{image.cosine:.3f}", _name(image.path))
-        for image in found.neighbours
+        for image in found.neighbors
     ]
     return Row(one_line(found.query), tiles, lead)
 

@@ -15,22 +15,22 @@ from torch import Tensor
 from wcl.config import AugmentConfig, PretrainConfig, ViewsConfig
 from wcl.config.validation import check
 from wcl.data import Source, first_classes, in_memory, open_source
-from wcl.data.decode import UnreadableImage, centre_crop
+from wcl.data.decode import UnreadableImage, center_crop
 from wcl.data.photo_views import PhotoViews, Task
-from wcl.models.multiview import view_kinds
+from wcl.models.multiview import view_specs
 from wcl.ops.randomness import Draws, Integers
 from wcl.system.errors import InputError
-from wcl.system.files import new_file, written_whole
+from wcl.system.files import atomic_write, new_file
 from wcl.system.pictures import INK, RULE, text_width, write
 from wcl.system.progress import track
 
 _SMALLEST_TILE = 96
-_NEIGHBOUR_TILE = 96
+_NEIGHBOR_TILE = 96
 _GAP = 8
 _BETWEEN_PARTS = 32
 _HEADING, _LETTERS = 30, 15
 _FRAME = 3
-# Blue and orange: told apart by colour-blind readers too.
+# Blue and orange: told apart by color-blind readers too.
 _SAME_CLASS, _OTHER_CLASS = "#0072b2", "#e69f00"
 _LEGEND = {_SAME_CLASS: "same class", _OTHER_CLASS: "other class"}
 
@@ -51,7 +51,7 @@ def views(config: ViewsConfig) -> Path:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
     source = in_memory(first_classes(open_source(config.data), config.classes))
     sheet = contact_sheet(source, config, config.images, config.views)
-    with written_whole(out) as unfinished:
+    with atomic_write(out) as unfinished:
         sheet.save(unfinished, "PNG")
     views, crops = _counted(config.views, "view"), config.crops
     shown = f"and {views} of it"
@@ -70,17 +70,17 @@ def contact_sheet(
     if not rows:
         raise InputError(f"{source.name}: none of its images can be read")
     crops = config.crops
-    parts = [_Part("image", 1), _Part(f"views of {config.size} pixels", views)]
+    parts = [_Part("image", 1), _Part(f"views of {config.image_size} pixels", views)]
     if crops.count:
         parts.append(_Part(f"crops of {config.crop_size} pixels", crops.count))
-    return _sheet(rows, config.size, parts)
+    return _sheet(rows, config.image_size, parts)
 
 
 def _images_and_views(source: Source, config: PretrainConfig, count: int) -> Iterator[list[Tensor]]:
     """Of the images that can be read, in random order: the image, its views and small crops."""
     for index in np.random.default_rng(config.seed).permutation(len(source)).tolist():
         try:
-            original = centre_crop(source.image(index), config.size, source.channels)
+            original = center_crop(source.image(index), config.image_size, source.channels)
             yield [original, *_views(source, index, config, count)]
         except UnreadableImage:
             continue
@@ -92,12 +92,12 @@ def _counted(count: int, what: str) -> str:
 
 def _views(source: Source, index: int, config: PretrainConfig, count: int) -> list[Tensor]:
     """(C, size, size) bytes of each view, then of each small crop."""
-    full, *small = view_kinds(config, source.channels)
+    full, *small = view_specs(config, source.channels)
     kinds = [dataclasses.replace(full, count=count), *small]
     makers = [kind.maker for kind in kinds]
     rows = np.array([index], dtype=np.int64)
-    origins = [kind.origins_of(rows) for kind in kinds]
-    cut = PhotoViews(source, config.seed, 0)[Task(0, makers, rows, origins)]
+    crop_sources = [kind.crop_sources_of(rows) for kind in kinds]
+    cut = PhotoViews(source, config.seed, 0)[Task(0, makers, rows, crop_sources)]
     if cut.skipped:
         raise UnreadableImage(cut.skipped[index])
     found: list[Tensor] = []
@@ -108,42 +108,42 @@ def _views(source: Source, index: int, config: PretrainConfig, count: int) -> li
     return found
 
 
-def write_neighbours(path: Path, source: Source, neighbours: Integers, seed: int) -> None:
-    """Write the sheet of neighbours as PNG, whole or not at all."""
-    sheet = neighbour_sheet(source, neighbours, seed)
+def write_neighbors(path: Path, source: Source, neighbors: Integers, seed: int) -> None:
+    """Write the sheet of neighbors as PNG, whole or not at all."""
+    sheet = neighbor_sheet(source, neighbors, seed)
     if sheet is not None:
-        with written_whole(path) as unfinished:
+        with atomic_write(path) as unfinished:
             sheet.save(unfinished, "PNG")
 
 
-def neighbour_sheet(
-    source: Source, neighbours: Integers, seed: int, images: int = 10
+def neighbor_sheet(
+    source: Source, neighbors: Integers, seed: int, images: int = 10
 ) -> Image.Image | None:
-    """Rows of an image and its nearest neighbours, framed by whether they are of its class.
+    """Rows of an image and its nearest neighbors, framed by whether they are of its class.
 
-    None if there is no image that can be read together with its neighbours.
+    None if there is no image that can be read together with its neighbors.
     """
     order = np.random.default_rng(seed).permutation(len(source)).tolist()
-    size = _NEIGHBOUR_TILE
+    size = _NEIGHBOR_TILE
     rows: list[list[Tensor]] = []
     frames: list[list[str]] = []
     for index in order:
         if len(rows) == images:
             break
-        shown = [index, *neighbours[index].tolist()]
+        shown = [index, *neighbors[index].tolist()]
         try:
-            rows.append([centre_crop(source.image(i), size, source.channels) for i in shown])
+            rows.append([center_crop(source.image(i), size, source.channels) for i in shown])
         except UnreadableImage:
             continue
         if source.labels is not None:
             same = (source.labels[shown] == source.labels[index]).tolist()
             frames.append([_SAME_CLASS if s else _OTHER_CLASS for s in same])
-    parts = [_Part("image", 1), _Part("nearest neighbours", neighbours.shape[1])]
+    parts = [_Part("image", 1), _Part("nearest neighbors", neighbors.shape[1])]
     return _sheet(rows, size, parts, frames) if rows else None
 
 
 def _visible(views: Tensor, augment: AugmentConfig) -> Tensor:
-    """Undo the normalisation: bytes again."""
+    """Undo the normalization: bytes again."""
     channels = views.shape[1]
     mean, std = (torch.tensor(v[:channels])[:, None, None] for v in (augment.mean, augment.std))
     return ((views * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
@@ -201,8 +201,8 @@ def _columns(parts: Sequence[_Part], sides: Sequence[int]) -> tuple[list[int], l
 
 
 def _draw_legend(pen: ImageDraw.ImageDraw, left: int, top: int) -> None:
-    """What the frames' colours mean."""
-    for colour, meaning in _LEGEND.items():
-        pen.rectangle((left, top + 6, left + 11, top + 17), outline=colour, width=_FRAME)
+    """What the frames' colors mean."""
+    for color, meaning in _LEGEND.items():
+        pen.rectangle((left, top + 6, left + 11, top + 17), outline=color, width=_FRAME)
         write(pen, (left + 18, top + 3), meaning, _LETTERS, INK)
         left += 18 + math.ceil(text_width(meaning, _LETTERS)) + 2 * _GAP

@@ -1,4 +1,4 @@
-"""Colour changes of whole batches, each image with its own factors and order.
+"""Color changes of whole batches, each image with its own factors and order.
 
 The semantics are torchvision's `ColorJitter` and `RandomGrayscale` on RGB in [0, 1].
 """
@@ -13,19 +13,19 @@ BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 _BLENDS = 3  # all but the last
 
 
-def greyscale(images: Tensor) -> Tensor:
-    """(N, 3, H, W) → (N, 1, H, W) luma (ITU-R 601); images of one channel are grey already."""
+def to_grayscale(images: Tensor) -> Tensor:
+    """(N, 3, H, W) → (N, 1, H, W) luma (ITU-R 601); images of one channel are gray already."""
     if images.shape[1] == 1:
         return images
     red, green, blue = images.unbind(dim=1)
     return (red * 0.2989).add_(green, alpha=0.587).add_(blue, alpha=0.114).unsqueeze(1)
 
 
-def colour_jitter(images: Tensor, factors: Floats, order: Integers) -> Tensor:
+def color_jitter(images: Tensor, factors: Floats, order: Integers) -> Tensor:
     """Change brightness, contrast, saturation and hue, in each image's own order.
 
     Brightness, contrast and saturation are all blends, f·x + (1 − f)·y, with nothing, the mean
-    grey and the grey image in the place of y, so one pass serves images at any of the three. Every
+    gray and the gray image in the place of y, so one pass serves images at any of the three. Every
     image has three blends, p of them before its change of hue. With the images sorted by p, those
     that still have a blend to do are always a slice: nothing is computed and thrown away, nothing
     is gathered in between, and hue, the costly one, is a single pass over all.
@@ -33,7 +33,7 @@ def colour_jitter(images: Tensor, factors: Floats, order: Integers) -> Tensor:
     Args:
         images: (N, C, H, W) in [0, 1], C 1 or 3.
         factors: (N, 4) of brightness, contrast, saturation (1 changes nothing) and hue (a full turn
-            of the colour wheel is 1, 0 changes nothing).
+            of the color wheel is 1, 0 changes nothing).
         order: (N, 4) a permutation of 0…3 per image.
 
     Returns:
@@ -80,9 +80,9 @@ def rotate_hue(images: Tensor, turn: Tensor) -> Tensor:
     largest = torch.maximum(torch.maximum(red, green), blue)
     least = torch.minimum(torch.minimum(red, green), blue)
     spread = largest - least
-    per_spread = spread.clamp(min=1e-12).reciprocal_()  # of grey: the distances are 0 anyway
+    per_spread = spread.clamp(min=1e-12).reciprocal_()  # of gray: the distances are 0 anyway
     d_r, d_g, d_b = ((largest - channel).mul_(per_spread) for channel in (red, green, blue))
-    # 1 where the distance is 0: the least other distance of float32 colours is above 1e-8.
+    # 1 where the distance is 0: the least other distance of float32 colors is above 1e-8.
     red_largest, green_largest = (d.mul(-1e9).add_(1).clamp_(0, 1) for d in (d_r, d_g))
     hue = torch.lerp((d_g - d_r).add_(4), (d_r - d_b).add_(2), green_largest)
     hue = torch.lerp(hue, d_b.sub_(d_g), red_largest).add_(6 * turn[:, None, None])
@@ -108,8 +108,8 @@ def _blend(images: Tensor, weight: Floats, operation: Integers) -> None:
     on_device = torch.from_numpy(parameters.astype(np.float32).reshape(shape)).to(
         images.device, non_blocking=True
     )
-    keep, to_mean, to_grey = on_device.unbind(dim=1)
-    grey = greyscale(images)
-    mean = grey.mean(dim=(1, 2, 3), keepdim=True)
-    other = torch.addcmul(mean * to_mean, grey, to_grey)
+    keep, to_mean, to_gray = on_device.unbind(dim=1)
+    gray = to_grayscale(images)
+    mean = gray.mean(dim=(1, 2, 3), keepdim=True)
+    other = torch.addcmul(mean * to_mean, gray, to_gray)
     torch.lerp(other, images, keep, out=images).clamp_(0, 1)

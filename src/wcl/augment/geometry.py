@@ -22,7 +22,7 @@ def crop_boxes(
     u: Floats,
     heights: Integers,
     widths: Integers,
-    area: tuple[float, float],
+    scale: tuple[float, float],
     ratio: tuple[float, float],
 ) -> Integers:
     """Random crops with the distribution of torchvision's RandomResizedCrop.
@@ -37,7 +37,7 @@ def crop_boxes(
         (N, 4) boxes: top, left, height, width.
     """
     tries = slice(0, _CROP_ATTEMPTS), slice(_CROP_ATTEMPTS, 2 * _CROP_ATTEMPTS)
-    target = (heights * widths)[:, None] * (area[0] + (area[1] - area[0]) * u[:, tries[0]])
+    target = (heights * widths)[:, None] * (scale[0] + (scale[1] - scale[0]) * u[:, tries[0]])
     log_low, log_high = math.log(ratio[0]), math.log(ratio[1])
     aspect = np.exp(log_low + (log_high - log_low) * u[:, tries[1]])
     width = np.rint(np.sqrt(target * aspect)).astype(np.int64)
@@ -46,7 +46,7 @@ def crop_boxes(
 
     first = fits.argmax(axis=1)
     row = np.arange(len(u))
-    # No attempt fitted: the largest centred crop whose ratio is allowed.
+    # No attempt fitted: the largest centerd crop whose ratio is allowed.
     whole = widths / heights
     widest = np.maximum(np.minimum(widths, np.rint(heights * ratio[1])), 1).astype(np.int64)
     tallest = np.maximum(np.minimum(heights, np.rint(widths / ratio[0])), 1).astype(np.int64)
@@ -102,7 +102,7 @@ def gaussian_blur(images: Tensor, sigma: Tensor, kernel: int) -> Tensor:
 
 
 def affine(images: Tensor, angle: Tensor, shear: Tensor, zoom: Tensor, shift: Tensor) -> Tensor:
-    """Rotate, shear, zoom and shift about the centre; what comes from outside is zero.
+    """Rotate, shear, zoom and shift about the center; what comes from outside is zero.
 
     The same map as torchvision's `affine` with bilinear interpolation.
 
@@ -135,7 +135,7 @@ def _resize_matrix(
 ) -> Tensor:
     """(N, size, full) weights that resize pixels [start, start + length) of `full` to `size`.
 
-    A triangle as wide as the reduction, cut off at the crop's border and normalised: PIL's and
+    A triangle as wide as the reduction, cut off at the crop's border and normalized: PIL's and
     torchvision's bilinear filter with antialiasing.
     """
     device, dtype = start.device, start.dtype
@@ -144,9 +144,9 @@ def _resize_matrix(
     offset = torch.arange(size, device=device, dtype=dtype) + 0.5
     if flip is not None:
         offset = torch.where(flip[:, None], size - offset, offset)
-    centre = start[:, None] + offset * scale
+    center = start[:, None] + offset * scale
     pixel = torch.arange(full, device=device, dtype=dtype)
-    weight = (1 - (pixel + 0.5 - centre[:, :, None]).abs() / support).clamp(min=0)
+    weight = (1 - (pixel + 0.5 - center[:, :, None]).abs() / support).clamp(min=0)
     inside = (pixel >= start[:, None]) & (pixel < (start + length)[:, None])
     weight *= inside[:, None].to(dtype)
     return weight.div_(weight.sum(dim=2, keepdim=True))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from wcl.augment.color import CONTRAST, colour_jitter, greyscale
+from wcl.augment.color import CONTRAST, color_jitter, to_grayscale
 from wcl.augment.geometry import CROP_DRAWS, affine, crop_boxes, gaussian_blur, resized_crop
 from wcl.config import AugmentConfig
 from wcl.ops.randomness import Draws, Integers, between
@@ -44,12 +44,12 @@ class ViewMaker:
     def boxes(self, heights: Integers, widths: Integers, draws: Draws) -> Integers:
         """(N, 4) where to cut each view out of its image: top, left, height, width."""
         uniform = draws.uniform("crop", CROP_DRAWS)
-        return crop_boxes(uniform, heights, widths, self.config.area, self.config.ratio)
+        return crop_boxes(uniform, heights, widths, self.config.scale, self.config.ratio)
 
     def least_side(self, height: int, width: int) -> float:
         """Roughly the shortest side that a box in an image of this size can have."""
         low, high = self.config.ratio
-        narrowest = math.sqrt(self.config.area[0] * height * width / max(high, 1 / low))
+        narrowest = math.sqrt(self.config.scale[0] * height * width / max(high, 1 / low))
         return min(narrowest, height, width)
 
     def from_images(self, images: Tensor, draws: Draws) -> Tensor:
@@ -94,7 +94,7 @@ class ViewMaker:
 
     def _after_crop(self, views: Tensor, draws: Draws, out: Tensor) -> None:
         views = self._jittered(views, draws)
-        views = self._greyed(views, draws)
+        views = self._grayed(views, draws)
         views = self._blurred(views, draws)
         views = self._moved(views, draws)
         if self.config.noise > 0:
@@ -111,7 +111,7 @@ class ViewMaker:
         config = self.config
         strengths = [config.brightness, config.contrast, config.saturation, config.hue]
         if self.channels == 1:
-            strengths = [*strengths[: CONTRAST + 1], 0.0, 0.0]  # grey has no colour to change
+            strengths = [*strengths[: CONTRAST + 1], 0.0, 0.0]  # gray has no color to change
         if config.jitter == 0 or not any(strengths):
             return views
         uniform = draws.uniform("jitter", 9)
@@ -122,14 +122,14 @@ class ViewMaker:
         )
         factors[uniform[:, 8] >= config.jitter] = [1, 1, 1, 0]
         order = np.argsort(uniform[:, 4:8], axis=1)
-        return colour_jitter(views, factors, order)
+        return color_jitter(views, factors, order)
 
-    def _greyed(self, views: Tensor, draws: Draws) -> Tensor:
-        if self.config.grey == 0 or self.channels == 1:
+    def _grayed(self, views: Tensor, draws: Draws) -> Tensor:
+        if self.config.grayscale == 0 or self.channels == 1:
             return views
-        chosen = _chosen(draws.uniform("grey", 1)[:, 0] < self.config.grey, views.device)
+        chosen = _chosen(draws.uniform("grey", 1)[:, 0] < self.config.grayscale, views.device)
         if len(chosen):
-            views[chosen] = greyscale(views[chosen]).expand(-1, 3, -1, -1)
+            views[chosen] = to_grayscale(views[chosen]).expand(-1, 3, -1, -1)
         return views
 
     def _blurred(self, views: Tensor, draws: Draws) -> Tensor:

@@ -14,7 +14,7 @@ from wcl.config import AugmentConfig
 from wcl.ops.randomness import Draws
 
 _IMAGES = 512
-_AREA, _JITTER, _GREY = (0.2, 1.0), (0.4, 0.4, 0.4, 0.1), 0.2
+_AREA, _JITTER, _GRAY = (0.2, 1.0), (0.4, 0.4, 0.4, 0.1), 0.2
 
 
 def augment(rounds: int) -> dict[str, float | None]:
@@ -41,12 +41,12 @@ def augment(rounds: int) -> dict[str, float | None]:
 def _ours(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Callable[[], Any]:
     brightness, contrast, saturation, hue = _JITTER
     config = AugmentConfig(
-        area=_AREA,
+        scale=_AREA,
         brightness=brightness,
         contrast=contrast,
         saturation=saturation,
         hue=hue,
-        grey=_GREY,
+        grayscale=_GRAY,
         blur=0,
     )
     maker = ViewMaker(config, 32)
@@ -63,7 +63,7 @@ def _torchvision(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Callable[[], An
             transforms.RandomResizedCrop(32, scale=_AREA),
             transforms.RandomHorizontalFlip(),
             transforms.RandomApply([transforms.ColorJitter(*_JITTER)], p=0.8),
-            transforms.RandomGrayscale(_GREY),
+            transforms.RandomGrayscale(_GRAY),
             transforms.ToTensor(),
             transforms.Normalize(defaults.mean, defaults.std),
         ]
@@ -82,7 +82,7 @@ def _kornia(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Callable[[], Any] | 
         K.RandomResizedCrop((32, 32), scale=_AREA),
         K.RandomHorizontalFlip(),
         K.ColorJitter(*_JITTER, p=0.8),
-        K.RandomGrayscale(p=_GREY),
+        K.RandomGrayscale(p=_GRAY),
         K.Normalize(torch.tensor(defaults.mean), torch.tensor(defaults.std)),
     )
     return lambda: pipeline(images.float() / 255)

@@ -38,7 +38,7 @@ def eval(rounds: int) -> dict[str, float]:  # noqa: A001  # called like the comm
     one = LinearConfig(mode="paper", epochs=1)
     seconds = medians({"an epoch": lambda: linear(encoder, part, tiny, one)}, rounds)
     epoch = seconds["an epoch"] / share
-    rows = torch.randn(_IMAGES, encoder.features, generator=generator)
+    rows = torch.randn(_IMAGES, encoder.feature_dim, generator=generator)
     fast = _fast_seconds(rows, labels) + min(KEPT, _EPOCHS) * epoch
     full = _EPOCHS * epoch
     return {"full_over_fast": full / fast, "fast_seconds": fast, "full_seconds": full}
@@ -47,10 +47,10 @@ def eval(rounds: int) -> dict[str, float]:  # noqa: A001  # called like the comm
 def _fast_seconds(rows: torch.Tensor, labels: torch.Tensor) -> float:
     """Training the linear layer on features that are there."""
     config = LinearConfig(epochs=_EPOCHS)
-    steps = -(-len(labels) // config.batch)
+    steps = -(-len(labels) // config.batch_size)
     began = time.perf_counter()
     shape = rows.shape[1], _CLASSES
-    sizes = [len(part) for part in labels.split(config.batch)]
+    sizes = [len(part) for part in labels.split(config.batch_size)]
     batches = repeated([Epoch(rows, labels, sizes)] * KEPT, config.seed)
     fit(batches, steps, _EPOCHS, shape, [0.1], 0, torch.device("cpu"))
     return time.perf_counter() - began

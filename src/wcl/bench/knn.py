@@ -1,4 +1,4 @@
-"""What the search for neighbours costs: ours against faiss's, exact against approximate.
+"""What the search for neighbors costs: ours against faiss's, exact against approximate.
 
 Exact search takes the same time for every query, so a part of the queries is timed and the time of
 all of them computed from it. The approximate search is timed whole, with the building of its index.
@@ -45,7 +45,7 @@ def features_like(count: int, dimensions: int, latent: int = 16) -> Tensor:
 
 
 def _against_faiss(rounds: int) -> dict[str, float]:
-    """The neighbours of some of the images, by our exact search and by faiss's."""
+    """The neighbors of some of the images, by our exact search and by faiss's."""
     import faiss
 
     faiss.omp_set_num_threads(torch.get_num_threads())

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from wcl.bench.timing import medians
-from wcl.ops.weak_labels import nearest_neighbours, weak_labels
+from wcl.ops.weak_labels import nearest_neighbors, weak_labels
 
 _ROWS, _DIMENSIONS = 4096, 128
 
@@ -14,7 +14,7 @@ def labels(rounds: int) -> dict[str, float]:
 
     `scipy_over_ours` is against the procedure as the paper prints it, with the adjacency matrix of
     Eq. 5; `scipy_sparse_over_ours` against the leanest use of SciPy that we could think of, with
-    our neighbour search and only the N edges handed over.
+    our neighbor search and only the N edges handed over.
     """
     rows = torch.randn(_ROWS, _DIMENSIONS, generator=torch.Generator().manual_seed(0))
     normal = F.normalize(rows, dim=1)
@@ -40,5 +40,5 @@ def _sparse(rows: torch.Tensor) -> object:
     from scipy.sparse.csgraph import connected_components
 
     nodes = np.arange(len(rows))
-    edges = (np.ones(len(rows)), (nodes, nearest_neighbours(rows, rows).numpy()))
+    edges = (np.ones(len(rows)), (nodes, nearest_neighbors(rows, rows).numpy()))
     return connected_components(coo_array(edges, shape=(len(rows),) * 2), directed=False)

@@ -38,10 +38,10 @@ def _trainer(size: int, piece: int) -> Callable[[list[Tensor]], None]:
     return trainer("wcl", ModelConfig(backbone="resnet18"), size, piece=piece)
 
 
-def _views(batch: int, size: int) -> list[Tensor]:
+def _views(batch_size: int, size: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return [torch.randn(2 * batch, 3, size, size, generator=generator)]
+    return [torch.randn(2 * batch_size, 3, size, size, generator=generator)]
 
 
-def _one_step(batch: int, size: int, piece: int) -> None:
-    _trainer(size, piece)(_views(batch, size))
+def _one_step(batch_size: int, size: int, piece: int) -> None:
+    _trainer(size, piece)(_views(batch_size, size))

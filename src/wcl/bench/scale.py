@@ -57,31 +57,31 @@ def communication() -> dict[str, float]:
     """Bytes that a process receives in a step of WCL, here and by the authors' published code."""
     return {
         "bytes_per_step": gathered_bytes(_BATCH, _PROCESSES, _DIMENSIONS, gradient=True)
-        + neighbour_bytes(_BATCH, _PROCESSES),
+        + neighbor_bytes(_BATCH, _PROCESSES),
         "authors_bytes_per_step": gathered_bytes(_BATCH, _PROCESSES, _DIMENSIONS, gradient=False)
         + mask_bytes(_BATCH, _PROCESSES),
-        "label_bytes_per_step": neighbour_bytes(_BATCH, _PROCESSES),
+        "label_bytes_per_step": neighbor_bytes(_BATCH, _PROCESSES),
         "authors_label_bytes_per_step": mask_bytes(_BATCH, _PROCESSES),
         # All masks are made by one process, which sends each of the others its own.
         "authors_label_bytes_sent_by_one": (_PROCESSES - 1) * mask_bytes(_BATCH, _PROCESSES),
     }
 
 
-def gathered_bytes(batch: int, processes: int, dimensions: int, gradient: bool) -> int:
+def gathered_bytes(batch_size: int, processes: int, dimensions: int, gradient: bool) -> int:
     """z and v of both views of the others' images; and of its own, what the others add to their
     gradient, which the authors' code does not ask for."""
-    others = batch - batch // processes
+    others = batch_size - batch_size // processes
     return 4 * others * dimensions * _FLOAT * (2 if gradient else 1)
 
 
-def neighbour_bytes(batch: int, processes: int) -> int:
-    """For the labels of two views: the neighbour of each of the others' images."""
-    return 2 * (batch - batch // processes) * _INTEGER
+def neighbor_bytes(batch_size: int, processes: int) -> int:
+    """For the labels of two views: the neighbor of each of the others' images."""
+    return 2 * (batch_size - batch_size // processes) * _INTEGER
 
 
-def mask_bytes(batch: int, processes: int) -> int:
+def mask_bytes(batch_size: int, processes: int) -> int:
     """For the labels of two views the authors' way: who is like each of its own, as numbers."""
-    return 2 * (batch // processes) * batch * _FLOAT
+    return 2 * (batch_size // processes) * batch_size * _FLOAT
 
 
 def _embeddings(images: int) -> list[Tensor]:

@@ -16,12 +16,12 @@ from wcl.bench.timing import medians
 from wcl.config import AugmentConfig, LossConfig, ModelConfig, OptimConfig
 from wcl.data import ArraySource, Source, open_source
 from wcl.data.loader import Loader, Views
-from wcl.distributed.sharding import Share, Sharing
+from wcl.distributed.sharding import BatchShard, BatchSharding
 from wcl.distributed.world import World
 from wcl.methods import build_method
 from wcl.models.encoder import Description, Encoder
-from wcl.training.optimizers import build_optimiser
-from wcl.training.step import AllViews, gradient_step
+from wcl.training.optimizers import build_optimizer
+from wcl.training.step import MultiViewModel, gradient_step
 
 _CPU = torch.device("cpu")
 
@@ -50,15 +50,15 @@ def trainer(
     encoder = Encoder(Description(model, method.heads, 3, size, mean, std))
     encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     fabric, world = Fabric(accelerator="cpu", devices=1), World()
-    optimiser = build_optimiser(encoder, OptimConfig(), 0.01)
-    network, optimiser = fabric.setup(AllViews(encoder, world), optimiser)
+    optimizer = build_optimizer(encoder, OptimConfig(), 0.01)
+    network, optimizer = fabric.setup(MultiViewModel(encoder, world), optimizer)
 
     def take(views: list[Tensor]) -> None:
         every = np.arange(len(views[0]) // 2)
-        share = Share(Sharing(len(every), world, piece), every, every, _CPU)
-        optimiser.zero_grad(set_to_none=True)
+        share = BatchShard(BatchSharding(len(every), world, piece), every, every, _CPU)
+        optimizer.zero_grad(set_to_none=True)
         gradient_step(fabric, network, method, views, share, world)
-        optimiser.step()
+        optimizer.step()
 
     return take
 
@@ -77,7 +77,7 @@ def _efficiency_small(rounds: int) -> float:
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (2048, 3, 32, 32), dtype=np.uint8)
     source = ArraySource("random", torch.from_numpy(pixels))
-    model = ModelConfig(backbone="resnet_small", stem="stride2", head_width=512)
+    model = ModelConfig(backbone="resnet_small", stem="stride2", head_hidden_dim=512)
     return _efficiency(source, model, 32, 256, AugmentConfig(blur=0), rounds)
 
 
@@ -90,13 +90,18 @@ def _efficiency_photos(rounds: int) -> float:
 
 
 def _efficiency(
-    source: Source, model: ModelConfig, size: int, batch: int, augment: AugmentConfig, rounds: int
+    source: Source,
+    model: ModelConfig,
+    size: int,
+    batch_size: int,
+    augment: AugmentConfig,
+    rounds: int,
 ) -> float:
     """Time of an epoch's steps on a constant batch over that of the same steps from the loader.
 
     Whole epochs are timed, so all that the loader does falls into its own time.
     """
-    loader = Loader(source, batch, 0, _CPU)
+    loader = Loader(source, batch_size, 0, _CPU)
     maker = ViewMaker(augment, size)
     take = trainer("wcl", model, size)
     views = [Views(maker, 2)]

@@ -41,7 +41,7 @@ class EmbedConfig:
     """auto, cpu, cuda or mps."""
     threads: int = 0
     """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
-    workers: int = -1
+    num_workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand."""
 
 
@@ -55,20 +55,20 @@ class RetrievalConfig:
     """PNG file to write; its default is a new file in the current folder, or none with --json."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
-    workers: int = -1
+    num_workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand."""
     threads: int = 0
     """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
 
 
 @dataclass
-class NeighboursConfig(RetrievalConfig):
-    """Find the images most like a given one: a table, and a picture (neighbours.png)."""
+class SearchConfig(RetrievalConfig):
+    """Find the images most like a given one: a table, and a picture (neighbors.png)."""
 
     query: list[str] = field(default_factory=list)
     """Image file to compare with; several with commas between, or with --query again."""
     k: int = 12
-    """How many neighbours of each; also written -k."""
+    """How many neighbors of each; also written -k."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class ExportConfig:
     to: Literal["timm", "safetensors", "torchscript", "onnx", "hub-folder"]
     """timm: the backbone's weights alone, under timm's names; safetensors: the whole encoder, which
     describes itself; torchscript and onnx: a file that runs without this package, on float images
-    between 0 and 1, which it normalises itself; hub-folder: for the Hugging Face hub."""
+    between 0 and 1, which it normalizes itself; hub-folder: for the Hugging Face hub."""
     out: str = ""
     """File or folder to write; a new one in RUN/export by default."""
 
@@ -109,7 +109,7 @@ class ReportConfig:
     """Of that draw, and of the map."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
-    workers: int = -1
+    num_workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand."""
     threads: int = 0
     """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
@@ -165,11 +165,11 @@ class ReproduceConfig:
     """Processes to train with on this machine, as for `wcl pretrain`."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     """Numbers the network computes in while it is pretrained."""
-    micro_batch: int = 0
+    micro_batch_size: int = 0
     """Images that pass through the network at a time, as for `wcl pretrain`; 0 for all."""
     threads: int = 0
     """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
-    workers: int = -1
+    num_workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand."""
 
 

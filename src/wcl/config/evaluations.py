@@ -9,7 +9,7 @@ class EvalConfig:
     """What every evaluation needs."""
 
     data: str = ""
-    """Labelled images, as for `wcl pretrain`; a test split is used if they have one, else a fifth
+    """Labeled images, as for `wcl pretrain`; a test split is used if they have one, else a fifth
     of them is held out."""
     test_data: str = ""
     """Test images, if they lie elsewhere."""
@@ -19,7 +19,7 @@ class EvalConfig:
     """auto, cpu, cuda or mps."""
     threads: int = 0
     """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
-    workers: int = -1
+    num_workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand."""
 
 
@@ -35,13 +35,13 @@ class ClassifyConfig(EvalConfig):
 
 @dataclass
 class KnnConfig(ClassifyConfig):
-    """Weighted k-nearest-neighbour classification."""
+    """Weighted k-nearest-neighbor classification."""
 
     k: int | list[int] | str = 0
-    """Neighbours that vote; 0 for 200, or for as many as the smallest class has images. Of several,
+    """Neighbors that vote; 0 for 200, or for as many as the smallest class has images. Of several,
     as 10,20,200, the first is the result and all are printed."""
-    tau: float | list[float] | str = 0.1
-    """Temperature: a neighbour's vote weighs exp(cosine / tau). Several as for k."""
+    temperature: float | list[float] | str = 0.1
+    """Temperature: a neighbor's vote weighs exp(cosine / tau). Several as for k."""
 
 
 @dataclass
@@ -53,9 +53,9 @@ class LinearConfig(ClassifyConfig):
     kept and repeated in the others."""
     epochs: int = 80
     """Passes over the training images."""
-    batch: int = 256
+    batch_size: int = 256
     """Images per step."""
-    rate: float | list[float] | str = 0.1
+    lr: float | list[float] | str = 0.1
     """Learning rate at batch 256; it grows with the batch. Of several, as 0.1,0.3,1, which are
     trained side by side, the first is the result and all are printed."""
     seed: int = 0
@@ -89,25 +89,25 @@ class FinetuneConfig(EvalConfig):
     """Where the classifier starts: the pooled features, or the first layer of the head g behind
     them. `--from` is the same."""
     epochs: int = 0
-    """Passes over the labelled images; 0 for 60 if about 1% of the images or less are labelled, and
+    """Passes over the labeled images; 0 for 60 if about 1% of the images or less are labeled, and
     for 30 if more, or as many as make 100 steps."""
-    batch: int = 256
+    batch_size: int = 256
     """Images per step, at most."""
     encoder_rate: float = 0.05
     """Learning rate of the encoder at batch 256; it grows with the batch."""
-    rate: float = 0.5
+    lr: float = 0.5
     """The same of the classifier."""
     scratch: bool = True
     """Whether to train the same network from scratch, too."""
     scratch_rate: float = 0.3
     """Learning rate of that, encoder and classifier, at batch 256."""
     seed: int = 0
-    """Of the draw of labelled images, their order and crops, and all that starts at random."""
+    """Of the draw of labeled images, their order and crops, and all that starts at random."""
 
 
 @dataclass
 class LowshotConfig(EvalConfig):
-    """Linear SVMs on a few labelled images of each class, and on all."""
+    """Linear SVMs on a few labeled images of each class, and on all."""
 
     k: str = ""
     """Examples per class, such as 1,4,16; by default 1,2,4,8,16,32,64 as far as every class has so

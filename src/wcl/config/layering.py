@@ -52,7 +52,7 @@ def settings(
 ) -> PretrainConfig:
     """Settings for Python: a recipe and what to change in it.
 
-    >>> settings("digits", {"epochs": 3, "optim__rate": 0.01}).optim.rate
+    >>> settings("digits", {"epochs": 3, "optim__lr": 0.01}).optim.lr
     0.01
     """
     return parse_settings(as_words(recipe, changes or {}), resume)
@@ -61,8 +61,8 @@ def settings(
 def as_words(recipe: str, changes: dict[str, Any]) -> list[str]:
     """What one would type for them.
 
-    >>> as_words("digits", {"epochs": 3, "optim__rate": 0.01})
-    ['digits', '--epochs=3', '--optim.rate=0.01']
+    >>> as_words("digits", {"epochs": 3, "optim__lr": 0.01})
+    ['digits', '--epochs=3', '--optim.lr=0.01']
     """
     changes = {name.replace("__", "."): value for name, value in changes.items()}
     words = [f"--{name}={_as_text(value)}" for name, value in flat(changes).items()]

@@ -10,8 +10,8 @@ from typing import Any, Literal
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by their dotted names.
 
-    >>> flat({"epochs": 3, "optim": {"rate": 0.1}})
-    {'epochs': 3, 'optim.rate': 0.1}
+    >>> flat({"epochs": 3, "optim": {"lr": 0.1}})
+    {'epochs': 3, 'optim.lr': 0.1}
     """
     found: dict[str, Any] = {}
     for name, value in values.items():
@@ -30,9 +30,9 @@ class ModelConfig:
     """First layers of a ResNet: its own, 3×3 stride 1 without pooling, or 3×3 stride 2 without."""
     head_layers: int = 2
     """Layers of each projection head, 2 or 3."""
-    head_width: int = 2048
+    head_hidden_dim: int = 2048
     """Hidden units of each projection head."""
-    head_out: int = 128
+    head_out_dim: int = 128
     """Dimensions of the embeddings that the losses see."""
 
 
@@ -40,7 +40,7 @@ class ModelConfig:
 class AugmentConfig:
     """What the augmentations may do. The defaults are MoCo v2's; 0 switches a thing off."""
 
-    area: tuple[float, float] = (0.2, 1.0)
+    scale: tuple[float, float] = (0.2, 1.0)
     """Range of the crop's share of the image's area; [1, 1] keeps the whole of a square image."""
     ratio: tuple[float, float] = (0.75, 4 / 3)
     """Range of the crop's width over height."""
@@ -55,9 +55,9 @@ class AugmentConfig:
     saturation: float = 0.4
     """Saturation is multiplied by 1 ± this."""
     hue: float = 0.1
-    """Hue turns by ± this share of the colour wheel."""
-    grey: float = 0.2
-    """Probability of turning grey."""
+    """Hue turns by ± this share of the color wheel."""
+    grayscale: float = 0.2
+    """Probability of turning gray."""
     blur: float = 0.5
     """Probability of a Gaussian blur."""
     blur_sigma: tuple[float, float] = (0.1, 2.0)
@@ -67,7 +67,7 @@ class AugmentConfig:
     shear: float = 0.0
     """Horizontal shear by ± this many degrees."""
     zoom: tuple[float, float] = (1.0, 1.0)
-    """Range of the factor of size about the centre."""
+    """Range of the factor of size about the center."""
     shift: float = 0.0
     """Shift by ± this share of the image's side."""
     noise: float = 0.0
@@ -82,7 +82,7 @@ class AugmentConfig:
 class LossConfig:
     """The losses. The weights switch them on and off: the paper's ablations are settings here."""
 
-    tau: float = 0.1
+    temperature: float = 0.1
     """Temperature of every loss."""
     nce: float = 1.0
     """Weight of instance discrimination, L_NCE; 0 leaves the first head out."""
@@ -109,42 +109,42 @@ class LossConfig:
 
 @dataclass
 class CropsConfig:
-    """Small crops beside the two views of each image, of its nearest neighbours if wanted."""
+    """Small crops beside the two views of each image, of its nearest neighbors if wanted."""
 
     count: int = 0
     """K, small crops of each image in a step; 0 for none."""
     size: int = 0
     """Height and width of a small crop in pixels; 0 for half those of a view."""
-    area: tuple[float, float] = (0.05, 0.14)
+    scale: tuple[float, float] = (0.05, 0.14)
     """Range of a small crop's share of its image's area."""
-    neighbours: bool = True
-    """Whether the k-th crop is cut from the image's k-th nearest neighbour once `warmup` is over;
+    neighbors: bool = True
+    """Whether the k-th crop is cut from the image's k-th nearest neighbor once `warmup` is over;
     if not, all crops are always cut from the image itself."""
     warmup: float = 0.25
     """Epochs of crops from the image itself before that; below 1 it is a share of the run."""
     search: Literal["auto", "exact", "approximate"] = "auto"
-    """How neighbours are found; auto is exact up to 100,000 images (on a GPU, 2,000,000)."""
+    """How neighbors are found; auto is exact up to 100,000 images (on a GPU, 2,000,000)."""
     bank: Literal["memory", "disk"] = "memory"
     """Where the features of all images are kept: in memory, or in a file on the run's disk."""
     cache: int = 1024
-    """Megabytes that the decoding processes together may use to keep neighbours' photos."""
+    """Megabytes that the decoding processes together may use to keep neighbors' photos."""
 
 
 @dataclass
 class OptimConfig:
-    """The optimiser and its schedule: linear warm-up, then cosine to zero, step by step."""
+    """The optimizer and its schedule: linear warm-up, then cosine to zero, step by step."""
 
     name: Literal["lars", "sgd", "adamw"] = "lars"
-    """Optimiser."""
-    rate: float = 0.25
-    """Base learning rate, before `rule`."""
-    rule: Literal["linear", "sqrt", "constant"] = "linear"
+    """Optimizer."""
+    lr: float = 0.25
+    """Base learning rate, before `lr_scaling`."""
+    lr_scaling: Literal["linear", "sqrt", "constant"] = "linear"
     """The peak rate is rate·batch/256 (linear), rate·√batch (sqrt) or rate itself (constant)."""
     momentum: float = 0.9
     """Momentum of LARS and SGD."""
     weight_decay: float = 1e-6
     """Weight decay; never on biases and norms."""
-    warmup: float = 10
+    warmup_epochs: float = 10
     """Epochs of linear warm-up, at most half the run."""
 
 
@@ -176,12 +176,12 @@ class PretrainConfig:
     """Weakly supervised contrastive learning, or plain instance discrimination."""
     epochs: int = 100
     """Passes over the data."""
-    batch: int = 256
+    batch_size: int = 256
     """Images per step, over all processes."""
-    micro_batch: int = 0
+    micro_batch_size: int = 0
     """Images, over all processes, that pass through the network at a time: for batches larger than
     memory. The gradient is that of the whole batch; batch norms see one such piece. 0 for all."""
-    size: int = 224
+    image_size: int = 224
     """Height and width of a view in pixels."""
     limit: int = 0
     """Use only this many images, drawn once from the seed; 0 for all."""
@@ -192,12 +192,12 @@ class PretrainConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     crops: CropsConfig = field(default_factory=CropsConfig)
-    early_epochs: int = 0
+    mild_augment_epochs: int = 0
     """Epochs of MoCo v2's milder augmentation before `augment` takes over."""
     loss: LossConfig = field(default_factory=LossConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     log: LogConfig = field(default_factory=LogConfig)
-    most_unreadable: float = 0.5
+    max_unreadable_fraction: float = 0.5
     """Share of the images that may turn out to be unreadable before the run ends with an error.
     Those that are so are left out and listed in RUN/skipped.txt."""
     save_every: int = 1
@@ -207,7 +207,7 @@ class PretrainConfig:
     devices: int = 1
     """Processes to start on this machine, each with a GPU of its own or a share of the cores. Under
     torchrun or SLURM, which start them, it means nothing."""
-    wait: float = 30
+    timeout_minutes: float = 30
     """Minutes after which a process that waits for another gives up."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     """Numbers the network computes in; the losses are always computed in full precision."""
@@ -216,11 +216,11 @@ class PretrainConfig:
     threads: int = 0
     """CPU threads of each training process; 0 leaves it to torch, or to several processes an equal
     share of the cores. On a busy machine 1 is faster."""
-    workers: int = -1
+    num_workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand. Of several training processes
     each has so many."""
 
     @property
     def crop_size(self) -> int:
         """Height and width of a small crop in pixels."""
-        return self.crops.size or max(1, self.size // 2)
+        return self.crops.size or max(1, self.image_size // 2)

@@ -8,22 +8,22 @@ from wcl.config import PretrainConfig, flat
 from wcl.system.errors import InputError
 from wcl.system.machine import MOST_WORKERS, best_device
 
-MOST_RATE = 1e38  # which a float32 can be
+MAX_LR = 1e38  # which a float32 can be
 _AT_LEAST = {
     "epochs": 1,
-    "batch": 2,
-    "micro_batch": 0,
+    "batch_size": 2,
+    "micro_batch_size": 0,
     "devices": 1,
-    "size": 1,
+    "image_size": 1,
     "limit": 0,
     "classes": 0,
-    "early_epochs": 0,
+    "mild_augment_epochs": 0,
     "save_every": 1,
-    "most_unreadable": 0,
+    "max_unreadable_fraction": 0,
     "threads": 0,
-    "workers": -1,
-    "model.head_width": 1,
-    "model.head_out": 1,
+    "num_workers": -1,
+    "model.head_hidden_dim": 1,
+    "model.head_out_dim": 1,
     "loss.nce": 0,
     "loss.swap": 0,
     "loss.cnce": 0,
@@ -32,10 +32,10 @@ _AT_LEAST = {
     "crops.size": 0,
     "crops.warmup": 0,
     "crops.cache": 0,
-    "optim.rate": 0,
+    "optim.lr": 0,
     "optim.momentum": 0,
     "optim.weight_decay": 0,
-    "optim.warmup": 0,
+    "optim.warmup_epochs": 0,
     "log.every": 1,
     "log.health": 0,
     "log.knn_every": 0,
@@ -48,18 +48,18 @@ _AT_LEAST = {
     "augment.noise": 0,
 }
 _AT_MOST = {
-    "batch": 2**24,
-    "size": 4096,
+    "batch_size": 2**24,
+    "image_size": 4096,
     "devices": 1024,
     "threads": 4096,
-    "workers": MOST_WORKERS,
-    "model.head_width": 2**20,
-    "model.head_out": 2**20,
+    "num_workers": MOST_WORKERS,
+    "model.head_hidden_dim": 2**20,
+    "model.head_out_dim": 2**20,
 }
-_PROBABILITIES = ("flip", "jitter", "grey", "blur")
+_PROBABILITIES = ("flip", "jitter", "grayscale", "blur")
 # Ranges: the least that the lower end may be (itself excluded), the most that the upper may be.
 _RANGES = {
-    "area": (0.0, 1.0),
+    "scale": (0.0, 1.0),
     "ratio": (0.0, float("inf")),
     "zoom": (0.0, float("inf")),
     "blur_sigma": (0.0, float("inf")),
@@ -69,9 +69,9 @@ _RANGES = {
 def check(config: PretrainConfig) -> None:
     """Raise InputError for the first setting that cannot be.
 
-    >>> check(PretrainConfig(data="photos", out="runs/a", batch=1))
+    >>> check(PretrainConfig(data="photos", out="runs/a", batch_size=1))
     Traceback (most recent call last):
-    wcl.system.errors.InputError: --batch: must be at least 2, not 1
+    wcl.system.errors.InputError: --batch_size: must be at least 2, not 1
     """
     if not config.data:
         raise InputError(
@@ -91,22 +91,24 @@ def check(config: PretrainConfig) -> None:
         numbers = value if isinstance(value, tuple) else (value,)
         if any(isinstance(n, float) and not math.isfinite(n) for n in numbers):
             raise InputError(f"--{name}: must be a finite number, not {value}")
-    most_rate = MOST_RATE if config.optim.rule == "constant" else MOST_RATE / config.batch
-    if config.optim.rate > most_rate:
-        raise InputError(f"--optim.rate: must be at most {most_rate:g}, not {config.optim.rate:g}")
+    most_rate = MAX_LR if config.optim.lr_scaling == "constant" else MAX_LR / config.batch_size
+    if config.optim.lr > most_rate:
+        raise InputError(f"--optim.lr: must be at most {most_rate:g}, not {config.optim.lr:g}")
     if config.log.health == 1:
         raise InputError("--log.health: must be 0, or at least 2")
-    if config.loss.tau <= 0:
-        raise InputError(f"--loss.tau: must be more than 0, not {config.loss.tau}")
-    if config.micro_batch == 1:
-        raise InputError("--micro_batch: must be 0, or at least 2")
-    if config.micro_batch and config.batch % config.micro_batch:
+    if config.loss.temperature <= 0:
+        raise InputError(f"--loss.temperature: must be more than 0, not {config.loss.temperature}")
+    if config.micro_batch_size == 1:
+        raise InputError("--micro_batch_size: must be 0, or at least 2")
+    if config.micro_batch_size and config.batch_size % config.micro_batch_size:
         raise InputError(
-            f"--micro_batch: a batch of {config.batch} images does not divide into pieces of "
-            f"{config.micro_batch}"
+            f"--micro_batch_size: a batch of {config.batch_size} images does not divide into "
+            f"pieces of {config.micro_batch_size}"
         )
-    if config.wait <= 0:
-        raise InputError(f"--wait: must be more than 0 minutes, not {config.wait:g}")
+    if config.timeout_minutes <= 0:
+        raise InputError(
+            f"--timeout_minutes: must be more than 0 minutes, not {config.timeout_minutes:g}"
+        )
     if config.model.head_layers not in (2, 3):
         raise InputError(f"--model.head_layers: must be 2 or 3, not {config.model.head_layers}")
     _check_augmentation(config)
@@ -139,13 +141,13 @@ def _check_augmentation(config: PretrainConfig) -> None:
 
 def _check_crops(config: PretrainConfig) -> None:
     crops = config.crops
-    _check_range("crops.area", crops.area, *_RANGES["area"])
-    if crops.size > config.size:
+    _check_range("crops.scale", crops.scale, *_RANGES["scale"])
+    if crops.size > config.image_size:
         raise InputError(
             f"--crops.size: crops of {crops.size} pixels are larger than the views of "
-            f"{config.size}; make it {max(1, config.size // 2)} or so"
+            f"{config.image_size}; make it {max(1, config.image_size // 2)} or so"
         )
-    if crops.neighbours and crops.warmup > config.epochs:
+    if crops.neighbors and crops.warmup > config.epochs:
         raise InputError(
             f"--crops.warmup: {crops.warmup:g} epochs are more than the run's {config.epochs}; "
             "a share of the run such as 0.25 fits any length"

@@ -1,4 +1,4 @@
-"""From the bytes of one image to pixels: opening, cutting views out, cropping at the centre."""
+"""From the bytes of one image to pixels: opening, cutting views out, cropping at the center."""
 
 import io
 import math
@@ -56,7 +56,7 @@ def _formats() -> tuple[str, ...]:
 
 
 def decoded(image: Image.Image, channels: int = 3) -> Image.Image:
-    """The image upright (as its EXIF says) in RGB, or in grey for one channel.
+    """The image upright (as its EXIF says) in RGB, or in gray for one channel.
 
     Raises:
         UnreadableImage: it is cut short or damaged.
@@ -72,7 +72,7 @@ def decoded(image: Image.Image, channels: int = 3) -> Image.Image:
 
 
 def _scaled_to_bytes(image: Image.Image) -> Image.Image:
-    """Grey of 16 or 32 bits as grey of 8, which `convert` would cut off at 255 instead."""
+    """Gray of 16 or 32 bits as gray of 8, which `convert` would cut off at 255 instead."""
     levels = np.asarray(image)
     if levels.dtype.kind == "f":
         levels = np.nan_to_num(levels)
@@ -80,11 +80,11 @@ def _scaled_to_bytes(image: Image.Image) -> Image.Image:
     white = next((float(w) for w in (1, 255, 65535) if highest <= w), highest)
     if image.mode.startswith("I"):
         white = max(white, 255 if image.mode == "I" else 65535)  # a dark image is not made bright
-    grey = np.empty(levels.shape, np.uint8)
+    gray = np.empty(levels.shape, np.uint8)
     for top in range(0, len(levels), _ROWS_AT_ONCE):  # large images would take gigabytes as floats
         rows = slice(top, top + _ROWS_AT_ONCE)
-        grey[rows] = levels[rows].clip(0, white).astype(np.float64) * (255 / white)
-    return Image.fromarray(grey)
+        gray[rows] = levels[rows].clip(0, white).astype(np.float64) * (255 / white)
+    return Image.fromarray(gray)
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
@@ -140,7 +140,7 @@ def cut_views(
         image: as `open_image` gives it.
         boxes_for: from the height and width of the whole image to one box per view.
         sizes: height and width of each view.
-        channels: 3 for colour, 1 for grey.
+        channels: 3 for color, 1 for gray.
 
     Returns:
         One (C, size, size) tensor of bytes per view.
@@ -207,8 +207,8 @@ def _cut(
     return _pixels(crop.resize((size, size), Image.Resampling.BILINEAR, box))
 
 
-def centre_crop(image: Image.Image, size: int, channels: int = 3) -> Tensor:
-    """What evaluation sees: shorter side to 8/7 of the size, the centre of that; (C, size, size).
+def center_crop(image: Image.Image, size: int, channels: int = 3) -> Tensor:
+    """What evaluation sees: shorter side to 8/7 of the size, the center of that; (C, size, size).
 
     8/7 is the customary 256 for 224. Small images (size under 96) have no border to spare: they
     are resized to the size itself, and left alone if they have it.

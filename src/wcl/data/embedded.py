@@ -25,8 +25,8 @@ def _everything() -> ArraySource:
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    grey = torch.from_numpy(data.images).float()[:, None] * (255 / 16)
-    pixels = F.interpolate(grey, (32, 32), mode="bilinear", align_corners=False)
+    gray = torch.from_numpy(data.images).float()[:, None] * (255 / 16)
+    pixels = F.interpolate(gray, (32, 32), mode="bilinear", align_corners=False)
     return ArraySource(
         "digits",
         pixels.round().clamp(0, 255).to(torch.uint8),

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wcl.system.files import written_whole
+from wcl.system.files import atomic_write
 
 T = TypeVar("T")
 WORTH_KEEPING = 10_000
@@ -33,7 +33,7 @@ def stamp(status: os.stat_result, now: int | None = None) -> Stamp:
         status: looked up before the file or folder is read.
         now: the time of day in nanoseconds, for a stamp that is to be kept. What was changed only
             just now may change again within the same tick of the clock, so it gets a stamp that
-            will not be recognised; so does what is on a file system that keeps no times.
+            will not be recognized; so does what is on a file system that keeps no times.
     """
     if now is not None:
         changed = max(status.st_mtime_ns, status.st_ctime_ns)
@@ -57,7 +57,7 @@ def save(kind: str, key: bytes, arrays: dict[str, Any]) -> None:
     with suppress(OSError, RuntimeError):  # a full disk, a folder of others, no home
         file = _file(kind, key)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(file) as unfinished, unfinished.open("xb") as out:
+        with atomic_write(file) as unfinished, unfinished.open("xb") as out:
             np.savez(out, **arrays)
 
 

@@ -30,13 +30,13 @@ class Views:
 
     maker: ViewMaker
     count: int
-    origins: Integers | None = None
+    crop_sources: Integers | None = None
     """(images of the source, count): the image that each view is cut from; None for itself."""
 
-    def origins_of(self, index: Integers) -> Integers:
+    def crop_sources_of(self, index: Integers) -> Integers:
         """(n, count) the images that the views of these images are cut from."""
         own = np.repeat(index[:, None], self.count, axis=1)
-        return own if self.origins is None else self.origins[index]
+        return own if self.crop_sources is None else self.crop_sources[index]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Batch:
     index: Integers
     """(N,) those that could be read."""
     views: list[Tensor]
-    """For each kind (count·N, C, size, size) normalised, all images' first, then their second, …"""
+    """For each kind (count·N, C, size, size) normalized, all images' first, then their second, …"""
     skipped: dict[int, str] = field(default_factory=dict)
     """Images that belong to this batch but could not be read, and why."""
 
@@ -83,35 +83,35 @@ class Loader:
     def __init__(
         self,
         source: Source,
-        batch: int,
+        batch_size: int,
         seed: int,
         device: torch.device,
-        workers: int = -1,
+        num_workers: int = -1,
         cache: int = 2**30,
         own: Integers | None = None,
-        wait: float = 30,
+        timeout_minutes: float = 30,
     ) -> None:
-        if len(source) < batch:
+        if len(source) < batch_size:
             raise InputError(
-                f"{source.name}: {len(source)} images are fewer than one batch of {batch}; "
-                f"use --batch {2 ** int(np.log2(max(2, len(source))))} or less"
+                f"{source.name}: {len(source)} images are fewer than one batch of {batch_size}; "
+                f"use --batch_size {2 ** int(np.log2(max(2, len(source))))} or less"
             )
         self.source = source
-        self.batch = batch
+        self.batch_size = batch_size
         self.seed = seed
         self.device = device
-        self.steps_per_epoch = len(source) // batch
-        self._own = np.arange(batch) if own is None else own
+        self.steps_per_epoch = len(source) // batch_size
+        self._own = np.arange(batch_size) if own is None else own
         self._tasks_per_batch = -(-len(self._own) // _PHOTOS_PER_TASK)
         self._pixels = source.pixels.to(device) if isinstance(source, ArraySource) else None
-        self.workers = worker_count(workers)
-        each = max(1, self.workers)
+        self.num_workers = worker_count(num_workers)
+        each = max(1, self.num_workers)
         self._decoders: Workers[Task, Crops] = Workers(
             source.name,
             PhotoViews(source, seed, cache // each),
-            self.workers,
+            self.num_workers,
             ahead=-(-_BATCHES_AHEAD * self._tasks_per_batch // each),
-            wait=wait,
+            timeout_minutes=timeout_minutes,
         )
 
     def order(self, epoch: int) -> Integers:
@@ -123,7 +123,7 @@ class Loader:
         """The batches of an epoch, from step `start` on."""
         order = self.order(epoch)
         steps = range(start, self.steps_per_epoch)
-        batches = [order[step * self.batch : (step + 1) * self.batch] for step in steps]
+        batches = [order[step * self.batch_size : (step + 1) * self.batch_size] for step in steps]
         if self._pixels is not None:
             return self._from_memory(epoch, batches, kinds)
         return self._from_photos(epoch, batches, kinds)
@@ -140,11 +140,11 @@ class Loader:
                 index = np.array([i for i in index.tolist() if i not in skipped], dtype=np.int64)
             views = []
             for kind, draws in zip(kinds, self._draws(epoch, index, kinds), strict=True):
-                origins = kind.origins_of(index)
+                crop_sources = kind.crop_sources_of(index)
                 if unreadable:
-                    lost = np.isin(origins, list(unreadable))
-                    origins = np.where(lost, index[:, None], origins)
-                rows = torch.from_numpy(origins.T.ravel()).to(self.device, non_blocking=True)
+                    lost = np.isin(crop_sources, list(unreadable))
+                    crop_sources = np.where(lost, index[:, None], crop_sources)
+                rows = torch.from_numpy(crop_sources.T.ravel()).to(self.device, non_blocking=True)
                 views.append(kind.maker.from_images(self._pixels[rows], draws))
             yield Batch(everyone, wanted, index, views, skipped)
 
@@ -154,7 +154,7 @@ class Loader:
         shares = [everyone[self._own] for everyone in batches]
         makers = [kind.maker for kind in kinds]
         tasks = [
-            Task(epoch, makers, part, [kind.origins_of(part) for kind in kinds])
+            Task(epoch, makers, part, [kind.crop_sources_of(part) for kind in kinds])
             for wanted in shares
             for part in np.split(wanted, range(_PHOTOS_PER_TASK, len(wanted), _PHOTOS_PER_TASK))
         ]

@@ -144,7 +144,7 @@ def _numbered(
     """Class numbers and the classes' names from a column of labels; None if they are none."""
     if all(isinstance(value, int) for value in values):
         if min(values) < 0:
-            return None, []  # as in unlabelled test splits, which mark every row with -1
+            return None, []  # as in unlabeled test splits, which mark every row with -1
         if max(values) >= max(len(names), _MOST_CLASSES):
             raise InputError(f"{source}: a label of {max(values)} is no number of a class")
         enough = max(values) < len(names)

@@ -32,7 +32,7 @@ class Task:
     """One for each kind of view."""
     index: Integers
     """(n,) numbers of the images."""
-    origins: Sequence[Integers]
+    crop_sources: Sequence[Integers]
     """For each kind (n, count): the image that each view is cut from."""
 
 
@@ -51,14 +51,14 @@ class Crops:
 class PhotoViews(Dataset[Crops]):
     """From a task to its crops; nothing else has a say in them, so nobody's turn matters.
 
-    An image is opened once for all views of its own. Photos of neighbours are kept, reduced, for
-    the next image that has the same neighbour, within `cache` bytes.
+    An image is opened once for all views of its own. Photos of neighbors are kept, reduced, for
+    the next image that has the same neighbor, within `cache` bytes.
     """
 
     def __init__(self, source: Source, seed: int, cache: int) -> None:
         self.source = source
         self.seed = seed
-        self.neighbours = NeighbourPhotos(source, cache)
+        self.neighbors = NeighborPhotos(source, cache)
 
     def __getitem__(self, task: Task) -> Crops:
         kept: list[int] = []
@@ -74,9 +74,11 @@ class PhotoViews(Dataset[Crops]):
             torch.stack([views[number] for views in crops], dim=1)
             if crops
             else torch.empty(
-                origins.shape[1], 0, maker.channels, maker.size, maker.size, dtype=torch.uint8
+                crop_sources.shape[1], 0, maker.channels, maker.size, maker.size, dtype=torch.uint8
             )
-            for number, (maker, origins) in enumerate(zip(task.makers, task.origins, strict=True))
+            for number, (maker, crop_sources) in enumerate(
+                zip(task.makers, task.crop_sources, strict=True)
+            )
         ]
         return Crops(np.array(kept, dtype=np.int64), by_kind, skipped)
 
@@ -87,12 +89,12 @@ class PhotoViews(Dataset[Crops]):
         photos: list[list[ReducedImage | None]] = []
         boxes: list[Integers] = []
         first = 0
-        for maker, origins in zip(task.makers, task.origins, strict=True):
-            count = origins.shape[1]
+        for maker, crop_sources in zip(task.makers, task.crop_sources, strict=True):
+            count = crop_sources.shape[1]
             photos.append(
                 [
-                    None if origin == index else self.neighbours.photo(origin, maker)
-                    for origin in origins[row].tolist()
+                    None if origin == index else self.neighbors.photo(origin, maker)
+                    for origin in crop_sources[row].tolist()
                 ]
             )
             sizes = np.array([own_size if p is None else p.full_size for p in photos[-1]])
@@ -117,8 +119,8 @@ class PhotoViews(Dataset[Crops]):
         ]
 
 
-class NeighbourPhotos:
-    """Photos decoded for their neighbours' sake, the most recently used kept within some bytes.
+class NeighborPhotos:
+    """Photos decoded for their neighbors' sake, the most recently used kept within some bytes.
 
     They are reduced as far as any crop allows: by a function of the photo and of the kind of crop
     alone, so that it makes no difference whether a photo was still there or is decoded anew.
@@ -132,7 +134,7 @@ class NeighbourPhotos:
 
     def photo(self, index: int, maker: ViewMaker) -> ReducedImage | None:
         """That image as small as the maker's crops allow, or None if it cannot be read."""
-        key = index, maker.size, maker.config.area, maker.config.ratio
+        key = index, maker.size, maker.config.scale, maker.config.ratio
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]

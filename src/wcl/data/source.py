@@ -20,7 +20,7 @@ class Source(ABC):
     name: str
     """How the user called it."""
     channels: int = 3
-    """3 for colour, 1 for grey."""
+    """3 for color, 1 for gray."""
     labels: Tensor | None = None
     """(N,) class numbers, or None."""
     multi_labels: Tensor | None = None
@@ -141,7 +141,7 @@ def _chosen(labels: Tensor | None, indices: Integers) -> Tensor | None:
 
 
 def with_channels(source: Source, channels: int) -> Source:
-    """The source in colour (3) or in grey (1), whatever it is in itself."""
+    """The source in color (3) or in gray (1), whatever it is in itself."""
     if source.channels == channels:
         return source
     if not isinstance(source, ArraySource):
@@ -204,7 +204,7 @@ def held_out(source: Source, share: float = 0.2, seed: int = 0) -> tuple[Source,
     labels = np.zeros(len(source)) if source.labels is None else source.labels.numpy()
     test = np.concatenate(
         [
-            # A class of one stays in the training part: there it can at least be learnt.
+            # A class of one stays in the training part: there it can at least be learned.
             generator.permutation(members)[
                 : min(max(1, round(share * len(members))), len(members) - 1)
             ]

@@ -42,10 +42,15 @@ class Workers(Generic[Task, Done]):
     """
 
     def __init__(
-        self, name: str, work: Dataset[Done], count: int, ahead: int = 2, wait: float = 30
+        self,
+        name: str,
+        work: Dataset[Done],
+        count: int,
+        ahead: int = 2,
+        timeout_minutes: float = 30,
     ) -> None:
         self.name = name
-        self._wait = wait
+        self._wait = timeout_minutes
         self._tasks: list[Task] = []
         self._processes: list[BaseProcess] = []
         self._loader: DataLoader[Done] = DataLoader(
@@ -55,7 +60,7 @@ class Workers(Generic[Task, Done]):
             num_workers=count,
             prefetch_factor=ahead if count else None,
             persistent_workers=count > 0,
-            timeout=60 * wait if count else 0,
+            timeout=60 * timeout_minutes if count else 0,
             worker_init_fn=_prepare_worker,
             generator=torch.Generator(),  # or it would draw from the one that dropout uses
         )
@@ -122,9 +127,9 @@ class Workers(Generic[Task, Done]):
                     process.join(1)
             reason = f"failed ({error})"
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                reason = "cannot be started, /dev/shm is full: try fewer --workers, or 0"
+                reason = "cannot be started, /dev/shm is full: try fewer --num_workers, or 0"
             elif not all_live():
-                reason = "died, perhaps for want of memory: try fewer --workers"
+                reason = "died, perhaps for want of memory: try fewer --num_workers"
             elif str(error).startswith("DataLoader timed out"):
                 reason = f"did not answer within {self._wait:g} minutes: look to the disk"
             self.stop()

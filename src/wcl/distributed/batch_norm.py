@@ -13,10 +13,10 @@ from torch.overrides import TorchFunctionMode
 from wcl.distributed.world import World
 
 
-def synchronised(network: nn.Module, world: World, device: torch.device) -> nn.Module:
+def synchronized(network: nn.Module, world: World, device: torch.device) -> nn.Module:
     """The network with its batch norms made for GPUs of several processes, where there are any.
 
-    On other devices torch has none: `SynchronisedBatchNorm` takes its place there.
+    On other devices torch has none: `SynchronizedBatchNorm` takes its place there.
     """
     if world.size > 1 and device.type == "cuda":
         from timm.layers.norm_act import convert_sync_batchnorm
@@ -26,7 +26,7 @@ def synchronised(network: nn.Module, world: World, device: torch.device) -> nn.M
     return network
 
 
-class SynchronisedBatchNorm(TorchFunctionMode):
+class SynchronizedBatchNorm(TorchFunctionMode):
     """Inside it every batch norm in training takes its statistics over the rows of all processes.
 
     It takes the place of the function that all batch norm layers call, so it works for any network
@@ -67,10 +67,10 @@ class SynchronisedBatchNorm(TorchFunctionMode):
             unbiased = var * (count / (count - 1).clamp(min=1))
             running_var.lerp_(unbiased.to(running_var.dtype), momentum)
         scale = (var + eps).rsqrt()
-        normalised: Tensor = _Normalise.apply(  # type: ignore[no-untyped-call]
+        normalized: Tensor = _Normalize.apply(  # type: ignore[no-untyped-call]
             rows, weight, bias, mean, scale, count, self._world
         )
-        return normalised
+        return normalized
 
     def _statistics(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean and variance of every channel and the number of values, over all processes."""
@@ -90,7 +90,7 @@ class SynchronisedBatchNorm(TorchFunctionMode):
         return mean, var, total
 
 
-class _Normalise(torch.autograd.Function):
+class _Normalize(torch.autograd.Function):
     """(rows − mean) · scale · weight + bias, where mean and scale were found over all processes."""
 
     @staticmethod
@@ -108,8 +108,8 @@ class _Normalise(torch.autograd.Function):
         ctx.world = world
         factor = scale if weight is None else scale * weight
         shift = -mean * factor if bias is None else bias - mean * factor
-        normalised = rows.to(factor.dtype) * _by_channel(factor, rows) + _by_channel(shift, rows)
-        return normalised.to(rows.dtype)
+        normalized = rows.to(factor.dtype) * _by_channel(factor, rows) + _by_channel(shift, rows)
+        return normalized.to(rows.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -143,7 +143,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 @contextmanager
 def statistics_kept(network: nn.Module) -> Iterator[None]:
-    """Inside it batch norms normalise by their batch, but their running statistics do not move."""
+    """Inside it batch norms normalize by their batch, but their running statistics do not move."""
     norms = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
     for norm in norms:
         norm.track_running_stats = False

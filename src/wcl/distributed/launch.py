@@ -30,14 +30,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from wcl.config import PretrainConfig
 from wcl.config.validation import check
-from wcl.distributed.rendezvous import meeting_place
+from wcl.distributed.rendezvous import fresh_store
 from wcl.distributed.world import World
 from wcl.system import machine
 from wcl.system.errors import ConnectionLost, InputError
 from wcl.system.progress import console
 from wcl.training.checkpoint import RunFolder, what_is_left, write_config
 
-# Batch norms are synchronised, so the statistics of one process need not be sent to the others.
+# Batch norms are synchronized, so the statistics of one process need not be sent to the others.
 # (The name is that of torch 2.13, and the one before.)
 _NAME = "forward_sync_buffers"
 _BUFFERS_STAY: dict[str, Any] = {
@@ -82,13 +82,13 @@ def joined(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World
             strategy=DDPStrategy(gradient_as_bucket_view=True, **_BUFFERS_STAY),
         )
         try:
-            wait = timedelta(minutes=config.wait if config.wait > 0 else 1)
+            wait = timedelta(minutes=config.timeout_minutes if config.timeout_minutes > 0 else 1)
             _meet(environment, fabric.device, wait)
             fabric.launch()
             world = World(environment.global_rank(), size, here)
             # Only now, so that what is wrong on one process is told to all.
-            world.agree(lambda: check(config))
-            world.agree(lambda: _check(config, size, device))
+            world.run_on_all_ranks(lambda: check(config))
+            world.run_on_all_ranks(lambda: _check(config, size, device))
             yield fabric, world
         except (RuntimeError, dist.DistError) as error:
             if not _of_communication(error):
@@ -107,7 +107,7 @@ def _meet(environment: ClusterEnvironment, device: torch.device, timeout: timede
     dist.init_process_group(
         # What the host has to say goes through gloo, also beside GPUs.
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-        store=meeting_place(store, rank, size, timeout),
+        store=fresh_store(store, rank, size, timeout),
         rank=rank,
         world_size=size,
         timeout=timeout,
@@ -164,7 +164,10 @@ def _check(config: PretrainConfig, size: int, device: str) -> None:
         raise InputError("--device: several processes need cpu or cuda, not mps")
     if device == "cuda" and config.devices > torch.cuda.device_count():
         raise InputError(f"--devices: there are {torch.cuda.device_count()} GPUs")
-    for name, images in (("batch", config.batch), ("micro_batch", config.micro_batch)):
+    for name, images in (
+        ("batch_size", config.batch_size),
+        ("micro_batch_size", config.micro_batch_size),
+    ):
         if images % size:
             below = images // size * size
             fitting = f"{below} or {below + size}" if below else f"{size}"
@@ -242,7 +245,8 @@ def _what_happened(
     dead = [f"process {rank} ended with status {status}" for rank, status in ended if status]
     slow = "Timed out" in str(error) or "timeout" in str(error).lower()
     reason = ", ".join(dead) or (
-        f"another process did not answer within {config.wait:g} minutes (--wait)"
+        f"another process did not answer within {config.timeout_minutes:g} minutes "
+        "(--timeout_minutes)"
         if slow
         else "the connection to another process was lost"
     )

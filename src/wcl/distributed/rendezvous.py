@@ -16,7 +16,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 _SECONDS_BETWEEN_LOOKS = 0.02
 
 
-def meeting_place(store: Store, rank: int, size: int, timeout: timedelta) -> Store:
+def fresh_store(store: Store, rank: int, size: int, timeout: timedelta) -> Store:
     """A part of the store that only the processes of this attempt know.
 
     Everyone but the first asks under a random name of its own, which no old answer can have; the

@@ -16,7 +16,7 @@ from wcl.ops.randomness import Integers
 
 
 @dataclass(frozen=True)
-class Sharing:
+class BatchSharding:
     """Who has which images of a step.
 
     Args:
@@ -25,27 +25,27 @@ class Sharing:
         piece: images that pass through the network at a time, over all processes; 0 for all.
     """
 
-    batch: int
+    batch_size: int
     world: World = field(default_factory=World)
     piece: int = 0
 
     @property
     def own_count(self) -> int:
         """Images of a step that one process has."""
-        return self.batch // self.world.size
+        return self.batch_size // self.world.size
 
     @property
     def own_piece(self) -> int:
         """Images of a piece that one process has."""
-        return (self.piece or self.batch) // self.world.size
+        return (self.piece or self.batch_size) // self.world.size
 
     def positions(self, rank: int) -> Integers:
         """(own_count,) the places in the global batch of the images that a process has."""
-        every = np.arange(self.batch).reshape(-1, self.world.size, self.own_piece)
+        every = np.arange(self.batch_size).reshape(-1, self.world.size, self.own_piece)
         return every[:, rank].ravel()
 
 
-class Share:
+class BatchShard:
     """The images of one step that this process has, among those of all.
 
     Args:
@@ -56,16 +56,16 @@ class Share:
     """
 
     def __init__(
-        self, sharing: Sharing, everyone: Integers, place: Integers, device: torch.device
+        self, sharding: BatchSharding, everyone: Integers, place: Integers, device: torch.device
     ) -> None:
-        self._world = sharing.world
-        self._padded = sharing.own_count
+        self._world = sharding.world
+        self._padded = sharding.own_count
         self._place = torch.from_numpy(place).to(device, non_blocking=True)
-        readable = torch.zeros(sharing.own_count, dtype=torch.uint8)
+        readable = torch.zeros(sharding.own_count, dtype=torch.uint8)
         readable[torch.from_numpy(place)] = 1
         readable = self._world.gather(readable)  # on the host, whatever the device
         # Row i of what is gathered is the image at position[i] of the global batch.
-        position = np.concatenate([sharing.positions(r) for r in range(self._world.size)])
+        position = np.concatenate([sharding.positions(r) for r in range(self._world.size)])
         order = np.argsort(position)
         order = order[readable.numpy()[order] > 0]
         self.index = everyone[position[order]]
@@ -79,9 +79,11 @@ class Share:
             )
         ]
         """For every process the numbers of the images that it has, in its order."""
-        in_piece = place // sharing.own_piece
-        everyones = position[order] // (sharing.piece or sharing.batch)
-        self.pieces = [np.flatnonzero(np.isin(in_piece, group)) for group in _of_two(everyones)]
+        in_piece = place // sharding.own_piece
+        all_gather_object = position[order] // (sharding.piece or sharding.batch_size)
+        self.pieces = [
+            np.flatnonzero(np.isin(in_piece, group)) for group in _of_two(all_gather_object)
+        ]
         """For each piece that anybody has, rows of this process's images in it."""
         self.own: Tensor | None = None
         """(n,) the places of this process's images among these; None if they are all."""
@@ -89,7 +91,7 @@ class Share:
         if self._world.size > 1:
             found = np.empty(len(position), dtype=np.int64)
             found[order] = np.arange(len(order))
-            own = found[self._world.rank * sharing.own_count + place]
+            own = found[self._world.rank * sharding.own_count + place]
             self.own = torch.from_numpy(own).to(device, non_blocking=True)
             if not np.array_equal(order, np.arange(len(position))):
                 self._order = torch.from_numpy(order).to(device, non_blocking=True)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from wcl.system.errors import InputError, RunError, ToldElsewhere
+from wcl.system.errors import InputError, ReportedByRankZero, RunError
 
 T = TypeVar("T")
 # Called so from torch 2.13 on; the names before still work there, with a warning at every call.
@@ -35,7 +35,7 @@ class World:
         """How many share this machine, its memory and its disks."""
 
     @property
-    def first(self) -> bool:
+    def is_rank_zero(self) -> bool:
         """Whether this is the process that writes and speaks."""
         return self.rank == 0
 
@@ -85,7 +85,7 @@ class World:
             dist.broadcast(values, source)
         return values
 
-    def everyones(self, value: T) -> list[T]:
+    def all_gather_object(self, value: T) -> list[T]:
         """Small plain values, one of each process."""
         if self.size == 1:
             return [value]
@@ -93,7 +93,7 @@ class World:
         dist.all_gather_object(values, value)
         return values
 
-    def agree(self, action: Callable[[], T]) -> T:
+    def run_on_all_ranks(self, action: Callable[[], T]) -> T:
         """Do something that may fail; if it fails on one process, all of them end, and one speaks.
 
         Raises:
@@ -110,12 +110,12 @@ class World:
                 raise error
             return result
         told = None if error is None else (isinstance(error, InputError), str(error))
-        failed = [(rank, each) for rank, each in enumerate(self.everyones(told)) if each]
+        failed = [(rank, each) for rank, each in enumerate(self.all_gather_object(told)) if each]
         if not failed:
             return result
         rank, (of_input, message) = failed[0]
-        if not self.first:
-            raise ToldElsewhere(2 if of_input else 1) from error
+        if not self.is_rank_zero:
+            raise ReportedByRankZero(2 if of_input else 1) from error
         message = f"process {rank} of {self.size}: {message}" if rank else message
         raise (InputError if of_input else RunError)(message) from error
 

@@ -34,7 +34,7 @@ def evaluate(
     Args:
         run: a run's folder, an encoder's file, or an encoder.
         protocol: "knn", "linear", "lowshot" or another of `wcl eval`.
-        data: labelled images, as for pretraining.
+        data: labeled images, as for pretraining.
         config: all options of the protocol at once, instead of `data` and `options`.
         options: single options of the protocol, such as `k=20` or `mode="paper"`.
 
@@ -46,12 +46,12 @@ def evaluate(
     carry_out = getattr(import_module(f"wcl.evaluation.{protocol}"), protocol)
     config = config or PROTOCOLS[protocol](data=str(data), **options)
     if not config.data:
-        raise InputError("--data: say where the labelled images are")
+        raise InputError("--data: say where the labeled images are")
     use_threads(config.threads)
-    check_workers(config.workers)
+    check_workers(config.num_workers)
     check_seed(getattr(config, "seed", 0))  # k-NN has none
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
-    train, test = labelled_splits(protocol, config, encoder.description.channels)
+    train, test = labeled_splits(protocol, config, encoder.description.channels)
     if shared := overlap(train, test):
         say(
             f"{len(shared)} of {len(test)} test images are training images too, such as "
@@ -62,7 +62,7 @@ def evaluate(
     return result
 
 
-def labelled_splits(protocol: str, config: EvalConfig, channels: int) -> tuple[Source, Source]:
+def labeled_splits(protocol: str, config: EvalConfig, channels: int) -> tuple[Source, Source]:
     """The training and the test images of an evaluation, their classes numbered alike.
 
     Raises:

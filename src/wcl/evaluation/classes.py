@@ -9,7 +9,7 @@ from torch import Tensor
 
 from wcl.config import ClassifyConfig
 from wcl.system.errors import InputError
-from wcl.system.files import must_be_new, written_whole
+from wcl.system.files import atomic_write, must_be_new
 from wcl.system.paths import expanded
 from wcl.system.progress import say
 
@@ -60,7 +60,7 @@ def write_confusion(
     table = confusion(predicted, labels, len(classes)).tolist()
     path = expanded(config.confusion)
     with (
-        written_whole(path) as unfinished,
+        atomic_write(path) as unfinished,
         unfinished.open("w", newline="", errors="replace") as file,
     ):
         writer = csv.writer(file)

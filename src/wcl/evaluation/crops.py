@@ -29,21 +29,21 @@ epochs kept: 0.867 (1), 0.871 (2), 0.873 (4), 0.876 (80); of the plain images al
 def crop_and_flip(encoder: Encoder) -> ViewMaker:
     """The augmentation that classifiers are trained with: random resized crops and flips.
 
-    They are those of the pretraining: of others the encoder has learnt nothing. (Digits that are
+    They are those of the pretraining: of others the encoder has learned nothing. (Digits that are
     never cut nor flipped in pretraining, 99% right without either, are 92% right if they are cut
     as ImageNet's images and flipped.)
     """
     described = encoder.description
     config = AugmentConfig(
-        area=described.area,
+        scale=described.scale,
         flip=described.flip,
         jitter=0,
-        grey=0,
+        grayscale=0,
         blur=0,
         mean=described.mean,
         std=described.std,
     )
-    return ViewMaker(config, described.size, described.channels)
+    return ViewMaker(config, described.image_size, described.channels)
 
 
 class Epoch(NamedTuple):
@@ -77,20 +77,20 @@ class CropFeatures:
 
     Args:
         encoder: frozen; its device is where everything is.
-        source: labelled images.
+        source: labeled images.
         batch: images of a step; those that do not fill one wait for another epoch.
         seed: of the order and the crops.
         workers: processes that decode photos; -1 chooses.
     """
 
     def __init__(
-        self, encoder: Encoder, source: Source, batch: int, seed: int, workers: int = -1
+        self, encoder: Encoder, source: Source, batch_size: int, seed: int, num_workers: int = -1
     ) -> None:
         assert source.labels is not None
         self._encoder = encoder
         self._source = source
         self._maker = crop_and_flip(encoder)
-        self._loader = Loader(source, batch, seed, encoder.device, workers)
+        self._loader = Loader(source, batch_size, seed, encoder.device, num_workers)
         self._labels = source.labels.to(encoder.device)
         self._seen = torch.zeros(len(source), dtype=torch.bool, device=encoder.device)
 
@@ -144,9 +144,9 @@ class CropFeatures:
     def _epoch(self, epoch: int, count: int) -> Epoch:
         """A whole one of so many epochs, on the encoder's device."""
         config = self._maker.config
-        how = f"crops 1 {config.area} {config.flip} {self._loader.seed} {self._loader.batch}"
+        how = f"crops 1 {config.scale} {config.flip} {self._loader.seed} {self._loader.batch_size}"
         order = self._loader.order(epoch)
-        wanted = torch.from_numpy(order[: self.steps * self._loader.batch])
+        wanted = torch.from_numpy(order[: self.steps * self._loader.batch_size])
         found = kept(
             self._encoder,
             self._source,
@@ -155,7 +155,7 @@ class CropFeatures:
             lambda: self._compute(epoch, count),
         )
         # The order of the epoch tells to which step each image that could be read belonged.
-        steps = np.argsort(order)[found[1].numpy()] // self._loader.batch
+        steps = np.argsort(order)[found[1].numpy()] // self._loader.batch_size
         sizes = np.unique(steps, return_counts=True)[1].tolist()
         return Epoch(*self._given(*(part.to(self._encoder.device) for part in found)), sizes)
 
@@ -170,12 +170,12 @@ class CropFeatures:
 
     def _say_what_is_lost(self, read: int) -> None:
         """Tell how many images of an epoch could not be read."""
-        images = self.steps * self._loader.batch
+        images = self.steps * self._loader.batch_size
         if lost := images - read:
             say(f"{self._source.name}: {lost} of {images} images cannot be read; left out")
 
     def _check_memory(self, count: int) -> None:
-        needed = count * len(self._source) * self._encoder.features * 4
+        needed = count * len(self._source) * self._encoder.feature_dim * 4
         if needed > available_memory():
             raise InputError(
                 f"--mode fast: the features of {count} crops of {len(self._source):,} images take "

@@ -11,7 +11,7 @@ import numpy as np
 
 from wcl.evaluation.svm import Labels
 from wcl.ops.randomness import Integers, seed_of
-from wcl.system.files import written_whole
+from wcl.system.files import atomic_write
 from wcl.system.progress import say
 
 Scheme = Literal["union", "per-class"]
@@ -95,7 +95,7 @@ def write_draws(
     path = folder / f"{scheme}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     try:
         folder.mkdir(exist_ok=True)
-        with written_whole(path) as unfinished:
+        with atomic_write(path) as unfinished:
             unfinished.write_text(text)
     except OSError as error:  # an evaluation does not fail for it
         say(f"the draws are not written down ({error})")

@@ -19,7 +19,7 @@ from wcl.evaluation import Result, evaluate
 from wcl.evaluation.splits import check_spec
 from wcl.models.encoder import Encoder, load
 from wcl.system.errors import InputError, RunError
-from wcl.system.files import written_whole
+from wcl.system.files import atomic_write
 from wcl.system.machine import best_device, check_workers, use_threads
 from wcl.system.progress import nothing_said_twice, say
 
@@ -27,7 +27,7 @@ _COLUMNS = ("protocol", "setting", "measure", "encoder", "untrained", "n_train",
 NOTE = "untrained: the same network with random weights; for finetune, trained from scratch."
 
 
-def everything(run: str, config: AllConfig) -> dict[str, Any]:
+def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
     """Evaluate an encoder by all protocols that its data allow.
 
     Returns:
@@ -35,10 +35,10 @@ def everything(run: str, config: AllConfig) -> dict[str, Any]:
         protocol is not among them; `sha256`, of the weights that were evaluated.
     """
     if not config.data:
-        raise InputError("--data: say where the labelled images are")
+        raise InputError("--data: say where the labeled images are")
     check_spec(config.labels)
     use_threads(config.threads)
-    check_workers(config.workers)
+    check_workers(config.num_workers)
     encoder = load(run, best_device(config.device))
     shared: dict[str, Any] = {
         "data": config.data,
@@ -46,7 +46,7 @@ def everything(run: str, config: AllConfig) -> dict[str, Any]:
         "classes": config.classes,
         "device": config.device,
         "threads": config.threads,
-        "workers": config.workers,
+        "num_workers": config.num_workers,
     }
     rows: list[dict[str, Any]] = []
     results: dict[str, Any] = {}
@@ -143,7 +143,7 @@ def _write(folder: Path, found: dict[str, Any]) -> str:
     texts = {"evaluation.json": json.dumps(found, indent=1), "evaluation.md": "\n".join(lines)}
     try:
         for name, text in texts.items():
-            with written_whole(folder / name) as unfinished:
+            with atomic_write(folder / name) as unfinished:
                 unfinished.write_text(text.rstrip() + "\n")
     except OSError as error:  # the figures are printed all the same
         return f"the table is not kept in the run ({error})"
@@ -157,7 +157,7 @@ def markdown_table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def show_everything(found: dict[str, Any]) -> None:
+def show_all(found: dict[str, Any]) -> None:
     """Print the table, and why a protocol is missing."""
     table = Table(*_COLUMNS)
     for row in found["rows"]:

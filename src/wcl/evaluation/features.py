@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from wcl.data.decode import UnreadableImage, centre_crop, decoded
+from wcl.data.decode import UnreadableImage, center_crop, decoded
 from wcl.data.source import ArraySource, Source
 from wcl.data.workers import Workers, worker_count
 from wcl.models.encoder import Encoder, weights_sha256
@@ -22,10 +22,10 @@ from wcl.system.progress import say, track
 BATCH = 256
 """Images that pass through the encoder together."""
 _SEAL = "sha256"  # of a file's name, features and rows, among its metadata
-_PREPROCESSING = "centre crop 1"  # changes whenever `centre_crop` gives other pixels
+_PREPROCESSING = "center crop 1"  # changes whenever `center_crop` gives other pixels
 
 
-def features(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tensor, Tensor]:
+def features(encoder: Encoder, source: Source, num_workers: int = -1) -> tuple[Tensor, Tensor]:
     """Features and labels of the images that can be read.
 
     Those of an encoder that was loaded from a run are kept in the run's folder, under a name that
@@ -35,15 +35,17 @@ def features(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tenso
         (n, features) and (n,) on the host.
     """
     assert source.labels is not None
-    values, rows = features_and_rows(encoder, source, workers)
+    values, rows = features_and_rows(encoder, source, num_workers)
     return values, source.labels[rows]
 
 
-def features_and_rows(encoder: Encoder, source: Source, workers: int = -1) -> tuple[Tensor, Tensor]:
+def features_and_rows(
+    encoder: Encoder, source: Source, num_workers: int = -1
+) -> tuple[Tensor, Tensor]:
     """Features of the images that can be read, and their numbers: (n, features) and (n,)."""
     everything = torch.arange(len(source))
     values, rows = kept(
-        encoder, source, _PREPROCESSING, everything, lambda: _compute(encoder, source, workers)
+        encoder, source, _PREPROCESSING, everything, lambda: _compute(encoder, source, num_workers)
     )
     if skipped := len(source) - len(rows):
         say(f"{source.name}: {skipped} of {len(source)} images cannot be read; left out")
@@ -89,11 +91,11 @@ def _another_can_be_read(source: Source, wanted: Tensor, rows: Tensor) -> bool:
     return False
 
 
-def _compute(encoder: Encoder, source: Source, workers: int) -> tuple[Tensor, Tensor]:
+def _compute(encoder: Encoder, source: Source, num_workers: int) -> tuple[Tensor, Tensor]:
     parts, kept = [], []
     total = -(-len(source) // BATCH)
     doing = f"computing features of {len(source):,} images"
-    for pixels, index in track(pixel_batches(encoder, source, workers), doing, total):
+    for pixels, index in track(pixel_batches(encoder, source, num_workers), doing, total):
         parts.append(encoder.embed(pixels))
         kept.append(index)
     rows = torch.cat(kept) if kept else torch.empty(0, dtype=torch.long)
@@ -118,7 +120,7 @@ def features_key(encoder: Encoder, source: Source, how: str = _PREPROCESSING) ->
     """A name for these features, of the weights, the images and how they are prepared."""
     described = encoder.description
     digest = hashlib.sha256(how.encode())
-    prepared = described.size, described.channels, described.mean, described.std
+    prepared = described.image_size, described.channels, described.mean, described.std
     digest.update(repr(prepared).encode())
     digest.update(source.fingerprint(times=True).encode())
     digest.update(weights_sha256(encoder.backbone.state_dict()).encode())
@@ -152,14 +154,14 @@ def _write(path: Path, values: Tensor, rows: Tensor) -> None:
 
 
 def pixel_batches(
-    encoder: Encoder, source: Source, workers: int = -1
+    encoder: Encoder, source: Source, num_workers: int = -1
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """All images as the encoder wants them: ((n, C, size, size) bytes, (n,) numbers).
 
     A batch of BATCH consecutive images lacks those that cannot be read, and is left out if it has
     no other.
     """
-    size = encoder.description.size
+    size = encoder.description.image_size
     if (
         isinstance(source, ArraySource)
         and source.pixels.shape[1:] == (encoder.description.channels, size, size)
@@ -171,8 +173,8 @@ def pixel_batches(
     in_memory = isinstance(source, ArraySource)
     decoders: Workers[range, tuple[Tensor, Tensor]] = Workers(
         source.name,
-        _CentreCrops(source, size, encoder.description.channels),
-        0 if in_memory else worker_count(workers),
+        _CenterCrops(source, size, encoder.description.channels),
+        0 if in_memory else worker_count(num_workers),
     )
     rows = range(len(source))
     try:
@@ -185,7 +187,7 @@ def pixel_batches(
         decoders.stop()
 
 
-class _CentreCrops(Dataset[tuple[Tensor, Tensor]]):
+class _CenterCrops(Dataset[tuple[Tensor, Tensor]]):
     """Of some images, the pixels and the numbers of those that can be read."""
 
     def __init__(self, source: Source, size: int, channels: int) -> None:
@@ -197,6 +199,6 @@ class _CentreCrops(Dataset[tuple[Tensor, Tensor]]):
         crops, kept = [], []
         for index in rows:
             with suppress(UnreadableImage):
-                crops.append(centre_crop(self.source.image(index), self.size, self.channels))
+                crops.append(center_crop(self.source.image(index), self.size, self.channels))
                 kept.append(index)
         return torch.stack(crops) if crops else torch.empty(0), torch.tensor(kept)

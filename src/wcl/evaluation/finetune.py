@@ -1,4 +1,4 @@
-"""Fine-tuning with few labels: the whole network is trained on the labelled images alone.
+"""Fine-tuning with few labels: the whole network is trained on the labeled images alone.
 
 The classifier sits on the pooled features or, as in SimCLR v2, on the first layer of the head g
 (linear, norm and ReLU). SGD with momentum 0.9, one rate for the encoder and one for the classifier,
@@ -20,19 +20,19 @@ from torch import Tensor, nn
 
 from wcl.augment import ViewMaker
 from wcl.config import FinetuneConfig
-from wcl.config.validation import MOST_RATE
+from wcl.config.validation import MAX_LR
 from wcl.data import Source, subset
 from wcl.data.loader import Loader, Views
 from wcl.evaluation.crops import crop_and_flip
 from wcl.evaluation.features import BATCH, none_can_be_read, pixel_batches
 from wcl.evaluation.linear import untrained_layer
 from wcl.evaluation.result import Result
-from wcl.evaluation.splits import is_draw, keep_manifest, labelled_rows
+from wcl.evaluation.splits import is_draw, keep_manifest, labeled_rows
 from wcl.models.encoder import Encoder
 from wcl.ops.randomness import Integers, seed_of
 from wcl.system.errors import InputError, RunError
 from wcl.system.progress import console, track
-from wcl.training.optimizers import rate_at
+from wcl.training.optimizers import lr_at
 
 _FIRST_LAYER = 3  # modules of a head: linear, norm, ReLU
 # With one label for each of 20 classes of photos, a small ResNet from scratch had 12% right after
@@ -44,22 +44,22 @@ _DIVERGED = 1000.0
 
 
 def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConfig) -> Result:
-    """Fine-tune a copy of the encoder on the labelled part of the training images, and test it."""
+    """Fine-tune a copy of the encoder on the labeled part of the training images, and test it."""
     began = time.perf_counter()
     _check(config)
-    rows = labelled_rows(train, config.labels, config.seed)
+    rows = labeled_rows(train, config.labels, config.seed)
     if len(rows) < 2:
-        raise InputError(f"--labels: at least 2 labelled images are needed, not {len(rows)}")
-    batch = batch_for(len(rows), config.batch)
+        raise InputError(f"--labels: at least 2 labeled images are needed, not {len(rows)}")
+    batch = batch_for(len(rows), config.batch_size)
     epochs = config.epochs or epochs_for(len(rows), len(train), len(rows) // batch)
-    loader = Loader(subset(train, rows), batch, config.seed, encoder.device, config.workers)
+    loader = Loader(subset(train, rows), batch, config.seed, encoder.device, config.num_workers)
     maker = crop_and_flip(encoder)
     networks = [network_of(encoder, config.start, len(train.classes), config.seed)]
     details: dict[str, Any] = {"labels": config.labels}
     if is_draw(config.labels) and encoder.home is not None:
         details |= _manifest(encoder.home / "finetune", train, rows, config)
 
-    rates = config.encoder_rate, config.rate
+    rates = config.encoder_rate, config.lr
     skipped = fit(networks[0], rates, loader, maker, epochs, "fine-tuning")
     if config.scratch:
         with _seeded(config.seed, "scratch"):
@@ -68,9 +68,14 @@ def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConf
         rates = config.scratch_rate, config.scratch_rate
         fit(networks[1], rates, loader, maker, epochs, "training from scratch")
 
-    right = _right(networks, encoder, test, config.workers)
+    right = _right(networks, encoder, test, config.num_workers)
     top1 = [_share(found[:, :1]) for found in right]
-    details |= {"start": config.start, "epochs": epochs, "batch": batch, "top5": _share(right[0])}
+    details |= {
+        "start": config.start,
+        "epochs": epochs,
+        "batch_size": batch,
+        "top5": _share(right[0]),
+    }
     if config.scratch:
         details["scratch_top1"] = top1[1]
     return Result(
@@ -83,7 +88,7 @@ def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConf
     )
 
 
-def epochs_for(labelled: int, images: int, steps: int) -> int:
+def epochs_for(labeled: int, images: int, steps: int) -> int:
     """60 passes where about 1% of the images or less have labels, else 30; more if they are short.
 
     `steps` is how many there are in a pass. Of ImageNet 1% are 3,000 steps, of a small folder 30.
@@ -93,18 +98,18 @@ def epochs_for(labelled: int, images: int, steps: int) -> int:
     >>> epochs_for(20, 1_295, 1)
     100
     """
-    usual = 60 if round(100 * labelled / images) <= 1 else 30
+    usual = 60 if round(100 * labeled / images) <= 1 else 30
     return max(usual, -(-_FEWEST_STEPS // steps))
 
 
-def batch_for(labelled: int, most: int) -> int:
+def batch_for(labeled: int, most: int) -> int:
     """Images per step, at most `most`, such that hardly any are left over at an epoch's end.
 
     >>> batch_for(10, most=256), batch_for(300, most=256), batch_for(3, most=2)
     (10, 150, 2)
     """
-    steps = -(-labelled // most)
-    return max(2, labelled // steps)  # norms need two images
+    steps = -(-labeled // most)
+    return max(2, labeled // steps)  # norms need two images
 
 
 def network_of(encoder: Encoder, start: str, classes: int, seed: int) -> nn.Sequential:
@@ -122,14 +127,14 @@ def network_of(encoder: Encoder, start: str, classes: int, seed: int) -> nn.Sequ
     Raises:
         InputError: the encoder has no head g to start from.
     """
-    layers, width = [encoder.backbone], encoder.features
+    layers, width = [encoder.backbone], encoder.feature_dim
     if start == "projection":
         if encoder.g is None:
             raise InputError(
                 "--from: the run has no head g, so there is no projection to start from; use pool"
             )
         layers += list(encoder.g)[:_FIRST_LAYER]
-        width = encoder.description.model.head_width
+        width = encoder.description.model.head_hidden_dim
     parts = OrderedDict(
         encoder=copy.deepcopy(nn.Sequential(*layers)),
         classifier=untrained_layer((width, classes), seed).to(encoder.device),
@@ -150,7 +155,7 @@ def fit(
     Args:
         network: as `network_of` makes it.
         rates: peak learning rates of the encoder and of the classifier at batch 256.
-        loader: of the labelled images.
+        loader: of the labeled images.
         maker: of their views.
         epochs: passes over them.
         doing: what to call it.
@@ -165,9 +170,9 @@ def fit(
     assert loader.source.labels is not None
     labels = loader.source.labels.to(loader.device)
     total = epochs * loader.steps_per_epoch
-    optimiser = torch.optim.SGD(
+    optimizer = torch.optim.SGD(
         [
-            {"params": part.parameters(), "peak": rate * loader.batch / 256}
+            {"params": part.parameters(), "peak": rate * loader.batch_size / 256}
             for part, rate in zip(network, rates, strict=True)
         ],
         lr=0.0,  # set in every step
@@ -183,14 +188,14 @@ def fit(
             skipped.update(batch.skipped)
             if len(batch.index) < 2:
                 continue  # the others could not be read, and norms need two
-            for group in optimiser.param_groups:
-                group["lr"] = rate_at(step, group["peak"], 0, total)
-            optimiser.zero_grad(set_to_none=True)
+            for group in optimizer.param_groups:
+                group["lr"] = lr_at(step, group["peak"], 0, total)
+            optimizer.zero_grad(set_to_none=True)
             F.cross_entropy(network(batch.views[0]), labels[batch.rows]).backward()
-            optimiser.step()
+            optimizer.step()
             last = batch
     if last is None:
-        raise InputError(f"{loader.source.name}: fewer than 2 labelled images can be read")
+        raise InputError(f"{loader.source.name}: fewer than 2 labeled images can be read")
     with torch.no_grad():  # the last step may be the one
         loss = F.cross_entropy(network.eval()(last.views[0]), labels[last.rows])
     if not loss < _DIVERGED:  # nor if it is not a number
@@ -204,14 +209,14 @@ def fit(
 
 @torch.no_grad()
 def _right(
-    networks: Sequence[nn.Module], encoder: Encoder, test: Source, workers: int
+    networks: Sequence[nn.Module], encoder: Encoder, test: Source, num_workers: int
 ) -> list[Tensor]:
     """For each network, (n, 5): whether its first, second, … guess is right of each test image."""
     assert test.labels is not None
     found: list[list[Tensor]] = [[] for _ in networks]
-    batches = pixel_batches(encoder, test, workers)
+    batches = pixel_batches(encoder, test, num_workers)
     for pixels, index in track(batches, "testing", -(-len(test) // BATCH)):
-        images, labels = encoder.normalise(pixels), test.labels[index]
+        images, labels = encoder.normalize(pixels), test.labels[index]
         for parts, network in zip(found, networks, strict=True):
             outputs = network.eval()(images).cpu()
             guesses = outputs.topk(min(5, outputs.shape[1]), dim=1).indices
@@ -227,12 +232,12 @@ def _share(right: Tensor) -> float:
 
 
 def _check(config: FinetuneConfig) -> None:
-    if config.batch < 2:
-        raise InputError(f"--batch: must be at least 2, not {config.batch}")
+    if config.batch_size < 2:
+        raise InputError(f"--batch_size: must be at least 2, not {config.batch_size}")
     if config.epochs < 0:
         raise InputError(f"--epochs: must be at least 1, or 0 to choose, not {config.epochs}")
-    for name in ("encoder_rate", "rate", "scratch_rate"):
-        if not 0 < (rate := getattr(config, name)) <= (most := MOST_RATE / config.batch):
+    for name in ("encoder_rate", "lr", "scratch_rate"):
+        if not 0 < (rate := getattr(config, name)) <= (most := MAX_LR / config.batch_size):
             raise InputError(f"--{name}: must be above 0 and at most {most:g}, not {rate}")
     if config.start not in ("pool", "projection"):
         raise InputError(f"--from: {config.start} is not one of pool, projection")
@@ -245,7 +250,7 @@ def _manifest(
     try:
         path = keep_manifest(folder, train, rows, config.labels, config.seed)
     except OSError as error:
-        said = f"the list of labelled images is not kept ({error})"
+        said = f"the list of labeled images is not kept ({error})"
         console().print(said, markup=False, soft_wrap=True)
         return {}
     return {"manifest": str(path)}

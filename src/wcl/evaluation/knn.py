@@ -1,4 +1,4 @@
-"""Weighted k-nearest-neighbour classification of frozen features (Wu et al., 2018)."""
+"""Weighted k-nearest-neighbor classification of frozen features (Wu et al., 2018)."""
 
 import math
 import time
@@ -23,31 +23,36 @@ _VOTERS = 200  # as Wu et al. and the paper have it
 def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Result:
     """Classify the test images by a vote of their k nearest training images."""
     began = time.perf_counter()
-    ks, taus = numbers("k", config.k, int), numbers("tau", config.tau, float)
-    if not (ks and taus):
-        raise InputError("--k and --tau: give at least one number of each")
+    ks, temperatures = (
+        numbers("k", config.k, int),
+        numbers("temperature", config.temperature, float),
+    )
+    if not (ks and temperatures):
+        raise InputError("--k and --temperature: give at least one number of each")
     if min(ks) < 0:
         raise InputError(f"--k: must be at least 1, or 0 to choose, not {min(ks)}")
-    if not all(0 < tau < math.inf for tau in taus):
-        raise InputError(f"--tau: must be above 0, not {config.tau}")
+    if not all(0 < temperature < math.inf for temperature in temperatures):
+        raise InputError(f"--temperature: must be above 0, not {config.temperature}")
     check_confusion(config)
-    bank, bank_labels = features(encoder, train, config.workers)
-    queries, labels = features(encoder, test, config.workers)
+    bank, bank_labels = features(encoder, train, config.num_workers)
+    queries, labels = features(encoder, test, config.num_workers)
     # More voters than a class has members would let the large classes outvote it.
     members = torch.bincount(bank_labels)
     fitting = min(_VOTERS, int(members[members > 0].min()))
     ks = [min(k or fitting, len(bank)) for k in ks]
     near = nearest(queries, bank, max(ks), device=encoder.device)
     predictions = {
-        (k, tau): vote(*near, bank_labels, len(train.classes), k, tau) for k in ks for tau in taus
+        (k, temperature): vote(*near, bank_labels, len(train.classes), k, temperature)
+        for k in ks
+        for temperature in temperatures
     }
     sweep = [
-        {"k": k, "tau": tau, "top1": float((predicted == labels).float().mean())}
-        for (k, tau), predicted in predictions.items()
+        {"k": k, "temperature": temperature, "top1": float((predicted == labels).float().mean())}
+        for (k, temperature), predicted in predictions.items()
     ]
-    predicted = predictions[ks[0], taus[0]]
+    predicted = predictions[ks[0], temperatures[0]]
     write_confusion(config, predicted, labels, train.classes)
-    details: dict[str, Any] = {"k": ks[0], "tau": taus[0]}
+    details: dict[str, Any] = {"k": ks[0], "temperature": temperatures[0]}
     if len(sweep) > 1:
         details |= {"sweep": sweep, "best_on_test": max(row["top1"] for row in sweep)}
     return Result(
@@ -62,7 +67,7 @@ def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Res
 
 
 def predict(
-    queries: Tensor, bank: Tensor, labels: Tensor, class_count: int, k: int, tau: float
+    queries: Tensor, bank: Tensor, labels: Tensor, class_count: int, k: int, temperature: float
 ) -> Tensor:
     """Classes of queries by weighted vote of their k nearest in a bank.
 
@@ -71,32 +76,37 @@ def predict(
         bank: (N, D) features with known labels.
         labels: (N,) classes of the bank.
         class_count: how many classes there are.
-        k: neighbours that vote.
+        k: neighbors that vote.
         tau: temperature.
 
     Returns:
         (Q,) classes.
     """
-    return vote(*nearest(queries, bank, k), labels, class_count, k, tau)
+    return vote(*nearest(queries, bank, k), labels, class_count, k, temperature)
 
 
 def vote(
-    similarity: Tensor, neighbour: Tensor, labels: Tensor, class_count: int, k: int, tau: float
+    similarity: Tensor,
+    neighbor: Tensor,
+    labels: Tensor,
+    class_count: int,
+    k: int,
+    temperature: float,
 ) -> Tensor:
-    """Classes by a vote of the first k neighbours, each counting exp(cosine / τ).
+    """Classes by a vote of the first k neighbors, each counting exp(cosine / τ).
 
     Args:
-        similarity, neighbour: (Q, K ≥ k) cosines and numbers of the nearest, as `nearest` gives.
+        similarity, neighbor: (Q, K ≥ k) cosines and numbers of the nearest, as `nearest` gives.
         labels, class_count, k, tau: as for `predict`.
 
     Returns:
         (Q,) classes.
     """
-    similarity, neighbour = similarity[:, :k], neighbour[:, :k]
+    similarity, neighbor = similarity[:, :k], neighbor[:, :k]
     votes = similarity.new_zeros(len(similarity), class_count)
     # Relative to the nearest, so that no temperature is too low for exp.
-    weights = torch.exp((similarity - similarity[:, :1]) / tau)
-    votes.scatter_add_(1, labels[neighbour], weights)
+    weights = torch.exp((similarity - similarity[:, :1]) / temperature)
+    votes.scatter_add_(1, labels[neighbor], weights)
     return votes.argmax(dim=1)
 
 
@@ -113,8 +123,8 @@ def few_label_accuracy(
     Args:
         train, test: (N, D) and (M, D) features.
         train_labels, test_labels: (N,) and (M,) classes.
-        per_class: labelled images of each class, 0 for all.
-        draws: how many times the labelled images are drawn; draw d depends on d alone.
+        per_class: labeled images of each class, 0 for all.
+        draws: how many times the labeled images are drawn; draw d depends on d alone.
     """
     classes = int(train_labels.max()) + 1
     accuracies = []
@@ -123,6 +133,6 @@ def few_label_accuracy(
         rows = torch.cat(
             [order[train_labels[order] == label][: per_class or None] for label in range(classes)]
         )
-        predicted = predict(test, train[rows], train_labels[rows], classes, k=1, tau=0.1)
+        predicted = predict(test, train[rows], train_labels[rows], classes, k=1, temperature=0.1)
         accuracies.append(float((predicted == test_labels).float().mean()))
     return sum(accuracies) / len(accuracies)

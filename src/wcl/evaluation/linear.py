@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from wcl.config import LinearConfig
-from wcl.config.validation import MOST_RATE
+from wcl.config.validation import MAX_LR
 from wcl.data import Source
 from wcl.evaluation.classes import by_class, check_confusion, write_confusion
 from wcl.evaluation.crops import Batches, CropFeatures
@@ -25,41 +25,41 @@ from wcl.models.encoder import Encoder
 from wcl.ops.randomness import seed_of
 from wcl.system.errors import InputError, RunError
 from wcl.system.progress import track
-from wcl.training.optimizers import rate_at, set_rate
+from wcl.training.optimizers import lr_at, set_lr
 
 
 def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) -> Result:
     """Train a linear classifier and test it."""
     began = time.perf_counter()
-    for name in ("batch", "epochs"):
+    for name in ("batch_size", "epochs"):
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
-    rates = numbers("rate", config.rate, float)
-    most = MOST_RATE / config.batch
+    rates = numbers("lr", config.lr, float)
+    most = MAX_LR / config.batch_size
     if not rates or not all(0 < rate <= most for rate in rates):
-        raise InputError(f"--rate: must be above 0 and at most {most:g}, not {config.rate}")
+        raise InputError(f"--lr: must be above 0 and at most {most:g}, not {config.lr}")
     check_confusion(config)
     if config.mode not in ("fast", "paper"):
         raise InputError(f"--mode: {config.mode} is not one of fast, paper")
     test_features, test_labels = (
-        t.to(encoder.device) for t in features(encoder, test, config.workers)
+        t.to(encoder.device) for t in features(encoder, test, config.num_workers)
     )
-    batch = min(config.batch, len(train))
-    crops = CropFeatures(encoder, train, batch, config.seed, config.workers)
+    batch = min(config.batch_size, len(train))
+    crops = CropFeatures(encoder, train, batch, config.seed, config.num_workers)
     batches = crops.in_turn(config.epochs) if config.mode == "fast" else crops.fresh
     peaks = [rate * batch / 256 for rate in rates]
-    shape = encoder.features, len(train.classes)
+    shape = encoder.feature_dim, len(train.classes)
     layers = fit(batches, crops.steps, config.epochs, shape, peaks, config.seed, encoder.device)
     for rate, layer in zip(rates, layers, strict=True):
         if not bool(layer.weight.isfinite().all()):
-            raise RunError(f"--rate {rate:g}: the classifier diverged; use a smaller one")
+            raise RunError(f"--lr {rate:g}: the classifier diverged; use a smaller one")
     sweep = []
     with torch.no_grad():
         for rate, layer in zip(rates, layers, strict=True):
             ranked = layer(test_features).topk(min(5, len(train.classes)), dim=1).indices
             right = ranked == test_labels[:, None]
             top1, top5 = right[:, 0].float().mean(), right.any(dim=1).float().mean()
-            sweep.append({"rate": rate, "top1": float(top1), "top5": float(top5)})
+            sweep.append({"lr": rate, "top1": float(top1), "top5": float(top5)})
         predicted = layers[0](test_features).argmax(dim=1)
     write_confusion(config, predicted, test_labels, train.classes)
     details: dict[str, Any] = {
@@ -94,18 +94,18 @@ def fit(
     One for each peak rate, from the same start and on the same batches.
     """
     layers = [untrained_layer(shape, seed).to(device) for _ in peaks]
-    optimisers = [
+    optimizers = [
         torch.optim.SGD(layer.parameters(), lr=peak, momentum=0.9)
         for layer, peak in zip(layers, peaks, strict=True)
     ]
     step, total = 0, steps * epochs
     for epoch in track(range(epochs), "training the linear layer"):
         for inputs_now, labels in batches(epoch):
-            for layer, optimiser, peak in zip(layers, optimisers, peaks, strict=True):
-                set_rate(optimiser, rate_at(step, peak, 0, total))
-                optimiser.zero_grad(set_to_none=True)
+            for layer, optimizer, peak in zip(layers, optimizers, peaks, strict=True):
+                set_lr(optimizer, lr_at(step, peak, 0, total))
+                optimizer.zero_grad(set_to_none=True)
                 F.cross_entropy(layer(inputs_now), labels).backward()
-                optimiser.step()
+                optimizer.step()
             step += 1
     return layers
 

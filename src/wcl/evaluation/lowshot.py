@@ -1,6 +1,6 @@
-"""Low-shot classification: linear SVMs on the features of a few labelled images of each class.
+"""Low-shot classification: linear SVMs on the features of a few labeled images of each class.
 
-Features are L2-normalised, and every class has an SVM of its own, trained on k examples per class,
+Features are L2-normalized, and every class has an SVM of its own, trained on k examples per class,
 in several draws, and on all images. Where images have several labels (VOC07) the measure is the
 mean average precision over the classes; where they have one, the accuracy of the highest score,
 with the mean average precision beside it.
@@ -61,7 +61,7 @@ def lowshot(encoder: Encoder, train: Source, test: Source, config: LowshotConfig
     began = time.perf_counter()
     shots, costs = _checked(config)
     measure: Literal["top1", "map"] = "top1" if train.multi_labels is None else "map"
-    known, asked = (_images(encoder, source, config.workers) for source in (train, test))
+    known, asked = (_images(encoder, source, config.num_workers) for source in (train, test))
     taught = _taught(known.labels, asked.labels, train.classes)
     classes = [train.classes[number] for number in taught]
     labels = known.labels[:, taught]
@@ -132,8 +132,8 @@ def _checked(config: LowshotConfig) -> tuple[list[int], list[float]]:
     return sorted(set(shots)), list(dict.fromkeys([config.cost, *costs]))
 
 
-def _images(encoder: Encoder, source: Source, workers: int) -> Images:
-    values, rows = features_and_rows(encoder, source, workers)
+def _images(encoder: Encoder, source: Source, num_workers: int) -> Images:
+    values, rows = features_and_rows(encoder, source, num_workers)
     if source.multi_labels is not None:
         labels = source.multi_labels[rows]
     else:

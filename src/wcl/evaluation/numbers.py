@@ -13,7 +13,7 @@ def numbers(
 ) -> list[Number]:
     """A number, a list, or text with commas, in brackets or not, as a list.
 
-    >>> numbers("k", "10, 20", int), numbers("tau", 0.1, float)
+    >>> numbers("k", "10, 20", int), numbers("temperature", 0.1, float)
     ([10, 20], [0.1])
 
     Raises:

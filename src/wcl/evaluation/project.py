@@ -23,7 +23,7 @@ from wcl.evaluation.result import Result
 from wcl.models.encoder import Encoder, load
 from wcl.ops.randomness import seed_of
 from wcl.system.errors import InputError, RunError
-from wcl.system.files import must_be_new, new_file, written_whole
+from wcl.system.files import atomic_write, must_be_new, new_file
 from wcl.system.machine import best_device
 from wcl.system.paths import one_line
 from wcl.system.pictures import RULE, shortened, text_width, write
@@ -38,9 +38,9 @@ _LETTERS = 20
 _WIDEST_NAME = 228
 _BETWEEN_NAMES = 32
 _LONGEST_NAME = 32
-# Told apart by colour-blind readers as well as ten colours can be (Okabe and Ito, and two more).
-_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"]
-_COLOURS += ["#d55e00", "#f0e442", "#000000", "#999999", "#7b3294"]
+# Told apart by color-blind readers as well as ten colors can be (Okabe and Ito, and two more).
+_COLORS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"]
+_COLORS += ["#d55e00", "#f0e442", "#000000", "#999999", "#7b3294"]
 _FEWEST = 4  # images; t-SNE needs some
 
 
@@ -54,7 +54,7 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
     chosen = choose(test, config)
     found = {
         name: features_and_rows(
-            one, with_channels(chosen, one.description.channels), config.workers
+            one, with_channels(chosen, one.description.channels), config.num_workers
         )
         for name, one in encoders.items()
     }
@@ -73,7 +73,7 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
     measured = {name: separation(values, labels) for name, (values, _) in found.items()}
     names = run_names({name: one.home for name, one in encoders.items()})
     titles = [_title(names[name], measured[name], encoders[name]) for name in found]
-    with written_whole(picture.with_suffix(".csv")) as numbers, written_whole(picture) as drawn:
+    with atomic_write(picture.with_suffix(".csv")) as numbers, atomic_write(picture) as drawn:
         _write_numbers(numbers, chosen, rows, maps)
         draw(list(maps.values()), titles, labels, test.classes).save(drawn, "PNG")
     return Result(
@@ -188,7 +188,7 @@ def _title(name: str, figures: dict[str, float], encoder: Encoder) -> str:
 def draw(
     maps: Sequence[Tensor], titles: Sequence[str], labels: Tensor, classes: Sequence[str]
 ) -> Image.Image:
-    """Maps side by side, a colour for each class, the names of the classes below."""
+    """Maps side by side, a color for each class, the names of the classes below."""
     present = labels.unique().tolist()
     names = [one_line(str(classes[label])) for label in present]
     widest = min(_WIDEST_NAME, max(math.ceil(text_width(name, _LETTERS)) for name in names))
@@ -205,7 +205,7 @@ def draw(
         for line, words in enumerate(title.splitlines()):
             write(pen, (left + _MARGIN, _LINE // 2 + line * 26), words, _LETTERS, width=room)
         low, high = places.amin(dim=0), places.amax(dim=0)
-        # The longer side fills the panel; the other is centred in it.
+        # The longer side fills the panel; the other is centerd in it.
         scaled = (places - (low + high) / 2) / (high - low).max().clamp(min=1e-9)
         points = (scaled * room + _PANEL / 2).tolist()
         for (x, y), label in zip(points, labels.tolist(), strict=True):
@@ -222,16 +222,16 @@ def draw(
 def _mark(
     pen: ImageDraw.ImageDraw, x: float, y: float, number: int, outline: str | None = None
 ) -> None:
-    """A mark for the class of that number: ten colours as dots, then as squares, then diamonds."""
-    turn, colour = divmod(number, len(_COLOURS))
+    """A mark for the class of that number: ten colors as dots, then as squares, then diamonds."""
+    turn, color = divmod(number, len(_COLORS))
     box = (x - _DOT, y - _DOT, x + _DOT, y + _DOT)
     if turn % 3 == 0:
-        pen.ellipse(box, fill=_COLOURS[colour], outline=outline)
+        pen.ellipse(box, fill=_COLORS[color], outline=outline)
     elif turn % 3 == 1:
-        pen.rectangle(box, fill=_COLOURS[colour], outline=outline)
+        pen.rectangle(box, fill=_COLORS[color], outline=outline)
     else:
         corners = [(x, y - _DOT), (x + _DOT, y), (x, y + _DOT), (x - _DOT, y)]
-        pen.polygon(corners, fill=_COLOURS[colour], outline=outline)
+        pen.polygon(corners, fill=_COLORS[color], outline=outline)
 
 
 def _write_numbers(path: Path, source: Source, rows: Tensor, maps: dict[str, Tensor]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from wcl.data import Source
 from wcl.ops.randomness import Integers, seed_of
 from wcl.system.errors import InputError
-from wcl.system.files import written_whole
+from wcl.system.files import atomic_write
 from wcl.system.paths import expanded
 from wcl.system.progress import say, track
 
@@ -29,7 +29,7 @@ _PUBLISHED = {
 }
 
 
-def labelled_rows(source: Source, spec: str, seed: int) -> Integers:
+def labeled_rows(source: Source, spec: str, seed: int) -> Integers:
     """The numbers of the images that have labels, in ascending order.
 
     Args:
@@ -46,7 +46,7 @@ def labelled_rows(source: Source, spec: str, seed: int) -> Integers:
 
 
 def check_spec(spec: str) -> None:
-    """Raise InputError if `spec` is none of what `labelled_rows` takes, whatever the images are."""
+    """Raise InputError if `spec` is none of what `labeled_rows` takes, whatever the images are."""
     if not spec:
         raise InputError(
             "--labels: say which images have labels: 10%, 3-per-class, or a file of names"
@@ -64,23 +64,23 @@ def is_draw(spec: str) -> bool:
 
 
 def keep_manifest(folder: Path, source: Source, rows: Integers, spec: str, seed: int) -> Path:
-    """Write the names of these images into a folder, as a list that `labelled_rows` takes.
+    """Write the names of these images into a folder, as a list that `labeled_rows` takes.
 
     The file's name depends on its content, so that another split is another file.
     """
     names = [_as_line(_name(source, row)) for row in rows.tolist()]
     called = " ".join(_printable(source.name).split("\n"))
-    header = f"# {len(names)} labelled images of {called}: {spec}, seed {seed}"
+    header = f"# {len(names)} labeled images of {called}: {spec}, seed {seed}"
     content = "\n".join([header, *names, ""]).encode()
     drawn = spec.replace("%", "-percent")
     path = folder / f"{drawn}-seed-{seed}-{hashlib.sha256(content).hexdigest()[:8]}.txt"
     folder.mkdir(exist_ok=True)
-    with written_whole(path) as unfinished:
+    with atomic_write(path) as unfinished:
         unfinished.write_bytes(content)
     return path
 
 
-# From a class and how many images it has to how many of them are labelled.
+# From a class and how many images it has to how many of them are labeled.
 Count = Callable[[str, int], int]
 
 
@@ -119,7 +119,7 @@ def _exactly(wanted: int) -> Count:
         if size < wanted:
             raise InputError(
                 f"--labels: class {name} has only {size} training images, so {wanted} of each "
-                "class cannot be labelled"
+                "class cannot be labeled"
             )
         return wanted
 

@@ -115,7 +115,7 @@ def how_to_load(description: Description, to: str, path: Path) -> list[str]:
     ways = [f'wcl.load("{path}").embed(images)']
     by_timm = f'timm.create_model("local-dir:{path}", pretrained=True)'
     if to == "timm":
-        options = timm_options(model.backbone, description.channels, description.size)
+        options = timm_options(model.backbone, description.channels, description.image_size)
         words = "".join(f", {name}={value}" for name, value in options.items())
         by_timm = f'timm.create_model("{model.backbone}"{words}, checkpoint_path="{path}")'
     if to in ("timm", "hub-folder"):
@@ -127,8 +127,8 @@ def how_to_load(description: Description, to: str, path: Path) -> list[str]:
     if to == "onnx":
         ways.append(f'onnxruntime.InferenceSession("{path}").run(None, {{"images": images}})')
     if to in ("torchscript", "onnx"):
-        shape = f"(N, {description.channels}, {description.size}, {description.size})"
-        ways.append(f"images: float32 {shape} between 0 and 1; the file normalises them itself")
+        shape = f"(N, {description.channels}, {description.image_size}, {description.image_size})"
+        ways.append(f"images: float32 {shape} between 0 and 1; the file normalizes them itself")
     return ways
 
 

@@ -21,15 +21,15 @@ from wcl.training.metrics_lines import read_metrics
 _SETTINGS = (
     "method",
     "epochs",
-    "batch",
-    "size",
+    "batch_size",
+    "image_size",
     "limit",
     "classes",
     "seed",
     "model",
     "augment",
     "crops",
-    "early_epochs",
+    "mild_augment_epochs",
     "loss",
     "optim",
     "precision",
@@ -54,19 +54,20 @@ features = encoder.embed(["query.jpg"])
 def model_card(encoder: Encoder) -> str:
     """README.md of a folder for the hub."""
     described = encoder.description
-    model, size = described.model, described.size
+    model, size = described.model, described.image_size
     for_timm = known_to_timm(model)
     tags = ["image-feature-extraction", "self-supervised-learning", "wcl"]
     front = {"pipeline_tag": "image-feature-extraction", "tags": tags}
     if for_timm:
         front = {"library_name": "timm", **front, "tags": [*tags, "timm"]}
     stem = "" if model.stem == "native" else f" with the stem `{model.stem}`"
-    colour = {1: "grey", 3: "colour"}.get(described.channels, f"{described.channels}-channel")
+    color = {1: "grayscale", 3: "color"}.get(described.channels, f"{described.channels}-channel")
     parts = [
         f"---\n{yaml.safe_dump(front, sort_keys=False)}---",
         f"# {model.backbone}, pretrained on {_plain(described.data) or 'images'} without labels",
-        f"A `{model.backbone}`{stem} that maps a {colour} image of {size}×{size} pixels to "
-        f"{encoder.features} features; similar images have similar features (compare by cosine). "
+        f"A `{model.backbone}`{stem} that maps a {color} image of {size}×{size} pixels to "
+        f"{encoder.feature_dim} features; similar images have similar features "
+        "(compare by cosine). "
         f"Pretrained by {_plain(described.method)} for {described.epoch} epochs with wcl "
         f"{_plain(described.version)}. SHA-256 of the weights: `{encoder.described()['sha256']}`.",
         *([] if encoder.home is None else _part_of_the_data(encoder.home)),
@@ -74,7 +75,7 @@ def model_card(encoder: Encoder) -> str:
         _code("python", _WITH_TIMM if for_timm else _WITH_WCL),
     ]
     if for_timm:
-        parts += ["or, resizing and normalising by itself,", _code("python", _WITH_WCL)]
+        parts += ["or, resizing and normalizing by itself,", _code("python", _WITH_WCL)]
     else:
         parts.append("timm cannot build this network by a name; wcl can.")
     if encoder.home is not None:

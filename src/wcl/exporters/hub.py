@@ -27,10 +27,10 @@ def config(encoder: Encoder) -> dict[str, Any]:
     if model.stem != "native":
         # A name that timm does not have: some would load into its own stem, and compute nonsense.
         architecture += f"_{model.stem}_stem"
-    size = described.size
+    size = described.image_size
     preprocessing: dict[str, Any] = {
         "input_size": [described.channels, size, size],
-        # As `wcl.data.decode.centre_crop` prepares images.
+        # As `wcl.data.decode.center_crop` prepares images.
         "interpolation": "bilinear",
         "crop_mode": "center",
         "crop_pct": 0.875 if size >= 96 else 1.0,
@@ -48,6 +48,6 @@ def config(encoder: Encoder) -> dict[str, Any]:
     return {
         "architecture": architecture,
         "num_classes": 0,
-        "num_features": encoder.features,
+        "num_features": encoder.feature_dim,
         "pretrained_cfg": preprocessing,
     }

@@ -1,4 +1,4 @@
-"""What TorchScript and ONNX have in common: a network that normalises, what it says of itself."""
+"""What TorchScript and ONNX have in common: a network that normalizes, what it says of itself."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ _TOLERANCE = 1e-3
 
 
 class FromPixels(nn.Module):
-    """The backbone with the normalisation before it, which nobody can then forget."""
+    """The backbone with the normalization before it, which nobody can then forget."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class ExportedEncoder(Embedder):
     def __init__(self, file: Path, description: str, compute: Callable[[Tensor], Tensor]) -> None:
         """`compute` is the file's: (N, C, size, size) between 0 and 1 → (N, features)."""
         self.description = described_by(description, file)
-        self.features = self.description.features
+        self.feature_dim = self.description.feature_dim
         self._compute = compute
         try:
             found = compute(example(self.description)).shape[1:]
@@ -52,13 +52,13 @@ class ExportedEncoder(Embedder):
             raise InputError(
                 f"{file}: takes no images of its own description ({reason})"
             ) from error
-        if found != (self.features,):
+        if found != (self.feature_dim,):
             given = "×".join(map(str, found))
-            raise InputError(f"{file}: gives {given} features, not {self.features} as it states")
+            raise InputError(f"{file}: gives {given} features, not {self.feature_dim} as it states")
 
     def _check(self, pixels: Tensor) -> None:
         super()._check(pixels)
-        size = self.description.size
+        size = self.description.image_size
         if pixels.shape[2:] != (size, size):
             raise InputError(
                 f"images are (N, {self.description.channels}, {size}, {size}); these are "
@@ -77,7 +77,7 @@ def description_of(encoder: Encoder) -> str:
 
 def example(described: Description) -> Tensor:
     """Images to try a network with: none of anybody's, for a file may keep them."""
-    return torch.zeros(2, described.channels, described.size, described.size)
+    return torch.zeros(2, described.channels, described.image_size, described.image_size)
 
 
 def seal(content: bytes) -> bytes:
@@ -104,7 +104,7 @@ def check(encoder: Encoder, exported: Embedder) -> None:
         RunError: they differ by more than rounding.
     """
     described, generator = encoder.description, torch.Generator().manual_seed(0)
-    shape = described.channels, described.size, described.size
+    shape = described.channels, described.image_size, described.image_size
     largest = 0.0
     for count in _BATCHES:
         pixels = torch.randint(256, (count, *shape), dtype=torch.uint8, generator=generator)

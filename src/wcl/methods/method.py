@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from wcl.config import LossConfig
-from wcl.distributed.sharding import Share
+from wcl.distributed.sharding import BatchShard
 from wcl.models.encoder import Embeddings
 
 
@@ -16,7 +16,7 @@ class Losses:
     """The losses of a step."""
 
     total: Tensor
-    """What is minimised."""
+    """What is minimized."""
     parts: dict[str, Tensor]
     """The terms by their names in the paper, unweighted."""
     weak_labels: tuple[Tensor, ...] = ()
@@ -62,7 +62,7 @@ class Method(ABC):
         first: Embeddings,
         second: Embeddings,
         crops: Embeddings | None = None,
-        share: Share | None = None,
+        share: BatchShard | None = None,
     ) -> Losses:
         """Losses of a batch of N images.
 
@@ -79,8 +79,8 @@ class Method(ABC):
         return torch.stack([self.weights[name] * part for name, part in parts.items()]).sum()
 
 
-def of_all(
-    share: Share | None, *columns: Tensor | None
+def gather_embeddings(
+    share: BatchShard | None, *columns: Tensor | None
 ) -> tuple[tuple[Tensor, ...], Tensor | None]:
     """These embeddings of all images of the batch, and where the ones given are among them."""
     present = tuple(column for column in columns if column is not None)

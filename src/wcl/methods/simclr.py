@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from wcl.config import LossConfig
-from wcl.distributed.sharding import Share
-from wcl.methods.method import Losses, Method, by_crop, of_all
+from wcl.distributed.sharding import BatchShard
+from wcl.methods.method import Losses, Method, by_crop, gather_embeddings
 from wcl.models.encoder import Embeddings
 from wcl.ops.losses import crop_nce, nt_xent
 from wcl.system.errors import InputError
@@ -29,12 +29,12 @@ class SimCLR(Method):
         first: Embeddings,
         second: Embeddings,
         crops: Embeddings | None = None,
-        share: Share | None = None,
+        share: BatchShard | None = None,
     ) -> Losses:
-        (z1, z2), own = of_all(share, first.z, second.z)
-        tau = self.config.tau
-        parts: dict[str, Tensor] = {"nce": nt_xent(z1, z2, tau, own)}
+        (z1, z2), own = gather_embeddings(share, first.z, second.z)
+        temperature = self.config.temperature
+        parts: dict[str, Tensor] = {"nce": nt_xent(z1, z2, temperature, own)}
         if "cnce" in self.weights:
             assert crops is not None and crops.z is not None
-            parts["cnce"] = crop_nce(by_crop(crops.z, len(first.h)), z1, z2, tau, own)
+            parts["cnce"] = crop_nce(by_crop(crops.z, len(first.h)), z1, z2, temperature, own)
         return Losses(self.weighted(parts), parts)

@@ -83,7 +83,7 @@ def _resnet_small(channels: int) -> nn.Module:
 
 
 def _conv_tiny(channels: int) -> nn.Module:
-    """Four plain blocks of 16 to 128 channels, each halving the image: for tiny grey images.
+    """Four plain blocks of 16 to 128 channels, each halving the image: for tiny gray images.
 
     On the digits it beats a ResNet of the same widths: with three labels a class, SimCLR reaches
     0.84 with it and 0.81 with the ResNet, in less time.

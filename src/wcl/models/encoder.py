@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from wcl import __version__
 from wcl.config import ModelConfig
-from wcl.data.decode import UnreadableImage, centre_crop, open_image
+from wcl.data.decode import UnreadableImage, center_crop, open_image
 from wcl.models.backbones import build_backbone
 from wcl.models.weights_file import read_all, write_weights
 from wcl.system.errors import InputError
@@ -26,12 +26,17 @@ from wcl.system.paths import expanded, weights_of
 _WHOLE, _BACKBONE = "wcl-encoder-1", "wcl-backbone-1"
 
 # What the numbers of a description may be: what a run can have been made with, and no more.
-_NUMBERS = {"channels": (1, 64), "size": (1, 4096), "epoch": (0, 2**31), "features": (0, 2**20)}
-_MODEL_NUMBERS = {"head_layers": (2, 3), "head_width": (1, 2**20), "head_out": (1, 2**20)}
+_NUMBERS = {
+    "channels": (1, 64),
+    "image_size": (1, 4096),
+    "epoch": (0, 2**31),
+    "feature_dim": (0, 2**20),
+}
+_MODEL_NUMBERS = {"head_layers": (2, 3), "head_hidden_dim": (1, 2**20), "head_out_dim": (1, 2**20)}
 _TEXTS = ("method", "data", "version", "sha256")
 _HEADS: tuple[list[str], ...] = ([], ["g"], ["phi"], ["g", "phi"])
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_FAR = 1e3  # colours are between 0 and 1, and neither their mean nor their spread is far from that
+_FAR = 1e3  # colors are between 0 and 1, and neither their mean nor their spread is far from that
 
 
 class Embeddings(NamedTuple):
@@ -52,19 +57,19 @@ class Description:
     model: ModelConfig
     heads: tuple[str, ...]
     channels: int
-    size: int
+    image_size: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
     method: str = "none"
     epoch: int = 0
     data: str = ""
     version: str = __version__
-    area: tuple[float, float] = (0.08, 1.0)
+    scale: tuple[float, float] = (0.08, 1.0)
     """The crops that it was trained on, as `AugmentConfig` has them; classifiers get the same."""
     flip: float = 0.5
     sha256: str = field(default="", compare=False)
     """Of the backbone's weights in the file (`weights_sha256`); empty if it is of no file."""
-    features: int = field(default=0, compare=False)
+    feature_dim: int = field(default=0, compare=False)
     """Dimensions of the features that the file gives; 0 if it is of no file."""
 
 
@@ -72,7 +77,7 @@ class Embedder(ABC):
     """Whatever turns images into features: an encoder, or a file that one was exported to."""
 
     description: Description
-    features: int
+    feature_dim: int
     """Dimensions of the features."""
 
     @abstractmethod
@@ -81,18 +86,18 @@ class Embedder(ABC):
 
     def __repr__(self) -> str:
         about = self.description
-        network = f"{about.model.backbone}, {self.features} features, size {about.size}"
+        network = f"{about.model.backbone}, {self.feature_dim} features, size {about.image_size}"
         return f"{type(self).__name__}({network}, {about.method}, epoch {about.epoch})"
 
     def embed(
         self,
         images: Tensor | str | Path | Image.Image | Sequence[str | Path | Image.Image],
-        batch: int = 256,
+        batch_size: int = 256,
     ) -> Tensor:
         """Features of images: a file or PIL image, several, or bytes (N, C, size, size).
 
         Args:
-            images: what to embed. Files and PIL images are resized and cropped at the centre.
+            images: what to embed. Files and PIL images are resized and cropped at the center.
             batch: images per forward pass.
 
         Returns:
@@ -107,12 +112,12 @@ class Embedder(ABC):
         if isinstance(images, dict) or not hasattr(images, "__getitem__"):
             raise self._wrong_type(type(images).__name__)
         parts = []
-        for start in range(0, len(images), batch):
-            chunk = images[start : start + batch]
+        for start in range(0, len(images), batch_size):
+            chunk = images[start : start + batch_size]
             pixels = chunk if isinstance(chunk, Tensor) else self._pixels(chunk)
             self._check(pixels)
             parts.append(self._features(pixels))
-        return torch.cat(parts) if parts else torch.empty(0, self.features)
+        return torch.cat(parts) if parts else torch.empty(0, self.feature_dim)
 
     def _check(self, pixels: Tensor) -> None:
         if pixels.dtype != torch.uint8:
@@ -128,14 +133,14 @@ class Embedder(ABC):
         )
 
     def _pixels(self, images: Sequence[str | Path | Image.Image]) -> Tensor:
-        size, channels = self.description.size, self.description.channels
+        size, channels = self.description.image_size, self.description.channels
         pixels = []
         for image in images:
             if not isinstance(image, str | Path | Image.Image):
                 raise self._wrong_type(f"{type(images).__name__} with {type(image).__name__} in it")
             try:
                 opened = image if isinstance(image, Image.Image) else open_image(Path(image))
-                pixels.append(centre_crop(opened, size, channels))
+                pixels.append(center_crop(opened, size, channels))
             except UnreadableImage as error:
                 folder = isinstance(image, str | Path) and Path(image).is_dir()
                 why = "a folder; `wcl embed` takes all images of one" if folder else error
@@ -152,10 +157,10 @@ class Encoder(nn.Module, Embedder):
         self.home: Path | None = None
         """Folder of the run that it was loaded from, where what is computed with it may be kept."""
         model = description.model
-        self.backbone = build_backbone(model, description.channels, description.size)
+        self.backbone = build_backbone(model, description.channels, description.image_size)
         # Models that widen their features behind the pooling say so as head_hidden_size.
         backbone: Any = self.backbone
-        self.features = int(getattr(backbone, "head_hidden_size", None) or backbone.num_features)
+        self.feature_dim = int(getattr(backbone, "head_hidden_size", None) or backbone.num_features)
         self.g = self._head() if "g" in description.heads else None
         self.phi = self._head() if "phi" in description.heads else None
 
@@ -163,10 +168,12 @@ class Encoder(nn.Module, Embedder):
 
     def _head(self) -> nn.Sequential:
         model = self.description.model
-        return projection_head(self.features, model.head_width, model.head_out, model.head_layers)
+        return projection_head(
+            self.feature_dim, model.head_hidden_dim, model.head_out_dim, model.head_layers
+        )
 
     def forward(self, images: Tensor) -> Embeddings:
-        """(N, C, size, size) normalised images → features and projections."""
+        """(N, C, size, size) normalized images → features and projections."""
         h = self.backbone(images)
         return Embeddings(
             h,
@@ -178,7 +185,7 @@ class Encoder(nn.Module, Embedder):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
-    def normalise(self, pixels: Tensor) -> Tensor:
+    def normalize(self, pixels: Tensor) -> Tensor:
         """(N, C, H, W) bytes → what the backbone expects, on its device."""
         self._check(pixels)
         dtype = next(self.parameters()).dtype
@@ -193,7 +200,7 @@ class Encoder(nn.Module, Embedder):
         training = self.training
         self.eval()
         try:
-            features: Tensor = self.backbone(self.normalise(pixels))
+            features: Tensor = self.backbone(self.normalize(pixels))
             return features.float().cpu()
         finally:
             self.train(training)
@@ -209,7 +216,7 @@ class Encoder(nn.Module, Embedder):
     def described(self, **changes: Any) -> dict[str, Any]:
         """The description as plain values, with the hash of the weights as they are now."""
         sha256 = weights_sha256(self.backbone.state_dict())
-        stated = replace(self.description, sha256=sha256, features=self.features, **changes)
+        stated = replace(self.description, sha256=sha256, feature_dim=self.feature_dim, **changes)
         return asdict(stated)
 
     def _write(
@@ -260,7 +267,7 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
     if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
         raise InputError(
             f"{file}: its weights are not finite (NaN or infinity); train it anew, with a smaller "
-            "--optim.rate"
+            "--optim.lr"
         )
     is_run = place.is_dir() and not (place / "config.json").exists()  # which the hub's layout has
     encoder.home = place if is_run else None
@@ -309,7 +316,7 @@ def described_by(text: str, file: Path) -> Description:
         known = {field.name for field in fields(Description)}
         values = {name: value for name, value in values.items() if name in known}
         values["model"] = ModelConfig(**values["model"])
-        for name in {"heads", "mean", "std", "area"} & values.keys():
+        for name in {"heads", "mean", "std", "scale"} & values.keys():
             values[name] = tuple(values[name])
         description = Description(**values)
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
@@ -321,7 +328,7 @@ def described_by(text: str, file: Path) -> Description:
 
 def _wrong(values: dict[str, Any]) -> str:
     """Which value of a description none can have; empty if all are right."""
-    model, channels, area = values["model"], values["channels"], values.get("area", [0, 1])
+    model, channels, area = values["model"], values["channels"], values.get("scale", [0, 1])
     right = {
         "backbone": isinstance(model["backbone"], str),
         "stem": model["stem"] in get_args(get_type_hints(ModelConfig)["stem"]),
@@ -335,7 +342,7 @@ def _wrong(values: dict[str, Any]) -> str:
         "heads": values["heads"] in _HEADS,
         "mean": _are_numbers(values["mean"], channels, -_FAR),
         "std": _are_numbers(values["std"], channels, 1 / _FAR),
-        "area": _are_numbers(area, 2, 0, 1) and area == sorted(area),
+        "scale": _are_numbers(area, 2, 0, 1) and area == sorted(area),
         "flip": _are_numbers([values.get("flip", 0)], 1, 0, 1),
     }
     return next((name for name, fits in right.items() if not fits), "")

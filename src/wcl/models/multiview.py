@@ -13,7 +13,7 @@ from wcl.models.encoder import Embeddings
 from wcl.ops.randomness import Integers
 
 
-def view_kinds(config: PretrainConfig, channels: int, early: bool = False) -> list[Views]:
+def view_specs(config: PretrainConfig, channels: int, early: bool = False) -> list[Views]:
     """The kinds of views that a step has: two full ones, and small crops if there are any.
 
     Args:
@@ -24,18 +24,18 @@ def view_kinds(config: PretrainConfig, channels: int, early: bool = False) -> li
     crops, augment = config.crops, config.augment
     if early:
         augment = AugmentConfig(mean=augment.mean, std=augment.std)
-    kinds = [Views(ViewMaker(augment, config.size, channels), 2)]
+    kinds = [Views(ViewMaker(augment, config.image_size, channels), 2)]
     if crops.count:
-        augment = dataclasses.replace(augment, area=crops.area)
+        augment = dataclasses.replace(augment, scale=crops.scale)
         kinds.append(Views(ViewMaker(augment, config.crop_size, channels), crops.count))
     return kinds
 
 
-def cut_from(kinds: list[Views], origins: Integers | None) -> list[Views]:
+def cut_from(kinds: list[Views], crop_sources: Integers | None) -> list[Views]:
     """The same with the small crops, which are last, cut from these images."""
-    if origins is None:
+    if crop_sources is None:
         return kinds
-    return [*kinds[:-1], dataclasses.replace(kinds[-1], origins=origins)]
+    return [*kinds[:-1], dataclasses.replace(kinds[-1], crop_sources=crop_sources)]
 
 
 def embed_views(model: Callable[[Tensor], Embeddings], kinds: list[Tensor]) -> list[Embeddings]:

@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from wcl.system.files import written_whole
+from wcl.system.files import atomic_write
 
 _LONGEST_HEADER = 10**8  # bytes, as in the library
 
@@ -67,5 +67,5 @@ def write_weights(
         metadata: one entry at most: the order of several would differ from file to file.
     """
     contiguous = {name: tensor.contiguous() for name, tensor in weights.items()}
-    with written_whole(path) as unfinished:
+    with atomic_write(path) as unfinished:
         unfinished.write_bytes(save(contiguous, metadata))

@@ -1,4 +1,4 @@
-"""K nearest neighbours by cosine: exact and approximate search, the bank of a run's features."""
+"""K nearest neighbors by cosine: exact and approximate search, the bank of a run's features."""
 
 from wcl.neighbors.bank import FeatureBank, Found
 from wcl.neighbors.exact import nearest

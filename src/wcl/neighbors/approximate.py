@@ -8,14 +8,14 @@ from torch import Tensor
 
 from wcl.neighbors.shards import Shards
 
-# Share of the true neighbours that must be found; more and more lists are searched until they are.
+# Share of the true neighbors that must be found; more and more lists are searched until they are.
 _RECALL = 0.95
 _MORE_LISTS = 1.25
 _SAMPLE = 1000
 _ROUNDING = 1e-6
 _LISTS_SEARCHED_FIRST = 8
 # Images from which the lists are themselves found through a graph (HNSW): comparing with each of
-# the 4·√N list centres would then cost more than the lists.
+# the 4·√N list centers would then cost more than the lists.
 _GRAPH_FROM = 1_000_000
 _TRAINING_IMAGES_PER_LIST = 40
 _KMEANS_ROUNDS = 5
@@ -25,7 +25,7 @@ _ROWS_AT_A_TIME = 2**16
 class ApproximateSearch:
     """An inverted file: N features fall into about 4·√N lists, of which a query searches a few.
 
-    How many is found out here: they become more until `recall`, the share of true neighbours
+    How many is found out here: they become more until `recall`, the share of true neighbors
     found for a sample of the features, is high enough. Features are stored in half precision.
 
     Every process has such a file of the features that it keeps, and all are asked every question;
@@ -33,7 +33,7 @@ class ApproximateSearch:
 
     Args:
         shards: unit vectors.
-        k: neighbours that will be asked for.
+        k: neighbors that will be asked for.
         candidates: the rows that may be found, in rising order.
     """
 
@@ -62,7 +62,7 @@ class ApproximateSearch:
     def _tune(self, candidates: Tensor, lists: int) -> float:
         sample = spread(candidates, _SAMPLE)
         truth, _ = self._shards.nearest(sample, self._k, candidates)
-        most = max(self._shards.world.everyones(lists))
+        most = max(self._shards.world.all_gather_object(lists))
         searched = _LISTS_SEARCHED_FIRST
         while True:
             self._lists.nprobe = min(searched, lists)

@@ -29,16 +29,16 @@ _ROWS_AT_A_TIME = 2**10
 
 
 class Found(NamedTuple):
-    """The neighbours of some images."""
+    """The neighbors of some images."""
 
     rows: Tensor
     """(n,) the images that were asked about and have a feature."""
-    neighbours: Tensor
+    neighbors: Tensor
     """(n, k) their nearest, most similar first; fewer than were asked for if the bank has fewer."""
     similarity: Tensor
     """(n, k) cosines."""
     recall: float
-    """Share of the true neighbours found: 1 for exact search, else measured on a sample."""
+    """Share of the true neighbors found: 1 for exact search, else measured on a sample."""
 
 
 class FeatureBank:
@@ -161,7 +161,7 @@ class FeatureBank:
         comes first.
 
         Args:
-            k: neighbours wanted.
+            k: neighbors wanted.
             rows: numbers of images, the same on every process.
             how: exact, approximate, or by the number of images.
             device: where to compute, if exact; None for the host.
@@ -173,21 +173,21 @@ class FeatureBank:
         candidates = self.seen.nonzero()[:, 0]
         rows = candidates if rows is None else rows[self.seen[rows]]
         k = min(k, len(candidates) - 1)
-        self._world.agree(lambda: _must_be_several(len(candidates)))
+        self._world.run_on_all_ranks(lambda: _must_be_several(len(candidates)))
         if how == "auto":
             most = _EXACT_UP_TO.get("cpu" if device is None else device.type, _EXACT_UP_TO["cpu"])
             few = len(candidates) <= most or len(rows) <= _QUERIES_AT_A_TIME
             how = "exact" if few else "approximate"
         if how == "exact":
-            similarity, neighbours = self._shards.nearest(rows, k, candidates, device)
-            return Found(rows, neighbours, similarity, 1.0)
+            similarity, neighbors = self._shards.nearest(rows, k, candidates, device)
+            return Found(rows, neighbors, similarity, 1.0)
         approximate = ApproximateSearch(self._shards, k, candidates)
         parts: Iterable[Tensor] = rows.split(_QUERIES_AT_A_TIME)
-        if self._world.first:
-            parts = track(parts, "finding neighbours")
+        if self._world.is_rank_zero:
+            parts = track(parts, "finding neighbors")
         answers = [approximate.nearest(part) for part in parts]
-        similarity, neighbours = (torch.cat(column) for column in zip(*answers, strict=True))
-        return Found(rows, neighbours, similarity, approximate.recall)
+        similarity, neighbors = (torch.cat(column) for column in zip(*answers, strict=True))
+        return Found(rows, neighbors, similarity, approximate.recall)
 
     def state(self, folder: Path) -> dict[str, Tensor]:
         """What a checkpoint keeps of it, on process 0; nothing on the others.
@@ -200,11 +200,11 @@ class FeatureBank:
         """
         self._settle()
         features = self.features if self._world.size == 1 else self._whole(folder)
-        return {"features": features, "seen": self.seen} if self._world.first else {}
+        return {"features": features, "seen": self.seen} if self._world.is_rank_zero else {}
 
     def _whole(self, folder: Path) -> Tensor:
         """The features of all on process 0, never more than some rows of each in its memory."""
-        counts, first = self._shards.counts, self._world.first
+        counts, first = self._shards.counts, self._world.is_rank_zero
 
         def place() -> Tensor:
             try:
@@ -215,7 +215,7 @@ class FeatureBank:
                     f"for the checkpoint ({error.strerror})"
                 ) from error
 
-        whole = self._world.agree(place)
+        whole = self._world.run_on_all_ranks(place)
         for start in range(0, max(counts), _ROWS_AT_A_TIME):
             part = self.features[start : start + _ROWS_AT_A_TIME]
             sizes = [min(max(0, count - start), _ROWS_AT_A_TIME) for count in counts]
@@ -243,7 +243,7 @@ class FeatureBank:
 
 def _must_be_several(images: int) -> None:
     if images < 2:
-        raise RunError("the neighbours of fewer than two readable images cannot be found")
+        raise RunError("the neighbors of fewer than two readable images cannot be found")
 
 
 def _size(count: float) -> str:

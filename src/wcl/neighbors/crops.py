@@ -1,4 +1,4 @@
-"""Whose images the small crops of a run are cut from: their own, and then their neighbours'."""
+"""Whose images the small crops of a run are cut from: their own, and then their neighbors'."""
 
 import math
 import time
@@ -18,12 +18,12 @@ from wcl.ops import diagnostics as health
 from wcl.ops.randomness import Integers
 from wcl.system.errors import InputError
 
-# Images whose neighbours are looked at in epochs that do not need those of all.
+# Images whose neighbors are looked at in epochs that do not need those of all.
 _SAMPLE = 1024
 
 
-class Neighbourhood:
-    """The neighbours of every image, from the features of the last epoch.
+class NeighborCrops:
+    """The neighbors of every image, from the features of the last epoch.
 
     All processes take part in `end_of_epoch` and `state`, and have the same table and figures.
 
@@ -49,7 +49,7 @@ class Neighbourhood:
     ) -> None:
         if config.count >= len(source):
             raise InputError(
-                f"--crops.count: {len(source)} images have at most {len(source) - 1} neighbours "
+                f"--crops.count: {len(source)} images have at most {len(source) - 1} neighbors "
                 f"each, not {config.count}"
             )
         share = config.warmup < 1
@@ -65,40 +65,40 @@ class Neighbourhood:
         self.table: Integers | None = None
         """(images, K) the image that each crop is cut from; None until the first search."""
 
-    def origins(self, epoch: int) -> Integers | None:
+    def crop_sources(self, epoch: int) -> Integers | None:
         """What the crops of an epoch (from 0) are cut from; None for the images themselves."""
         return self.table if epoch >= self.first_epoch else None
 
     def end_of_epoch(self, epoch: int) -> dict[str, float]:
-        """Find the neighbours for the next epoch and say how good they are.
+        """Find the neighbors for the next epoch and say how good they are.
 
         An epoch that is followed by one of plain crops needs none: a sample tells the quality.
         """
         began = time.perf_counter()
         rows = None if epoch + 1 >= self.first_epoch else self._sample()
         found = self.bank.search(self._config.count, rows, self._config.search, self._device)
-        values = self._quality(found, self.origins(epoch))
+        values = self._quality(found, self.crop_sources(epoch))
         if rows is None:
             self.table = self._as_table(found)
-        values["search_seconds"] = max(self._world.everyones(time.perf_counter() - began))
+        values["search_seconds"] = max(self._world.all_gather_object(time.perf_counter() - began))
         return values
 
-    def _quality(self, found: Found, origins: Integers | None) -> dict[str, float]:
+    def _quality(self, found: Found, crop_sources: Integers | None) -> dict[str, float]:
         """Figures about what was found, and about what the crops of the epoch were cut from."""
         before = None if self.table is None else torch.from_numpy(self.table)[found.rows]
-        figures = health.neighbour_quality(found.neighbours, found.similarity, before)
+        figures = health.neighbor_quality(found.neighbors, found.similarity, before)
         values = {name: float(value) for name, value in figures.items()}
         values["search_recall"] = found.recall
         classes = self._source.labels
         if classes is not None:
-            near = health.same_class(found.neighbours, found.rows, classes)
-            values["neighbour_same_class"] = float(near)
+            near = health.same_class(found.neighbors, found.rows, classes)
+            values["neighbor_same_class"] = float(near)
             # Of plain crops all are: the other crops of an image are of its class by definition.
             every = torch.arange(len(self._source))
             values["crop_same_class"] = (
                 1.0
-                if origins is None
-                else float(health.same_class(torch.from_numpy(origins), every, classes))
+                if crop_sources is None
+                else float(health.same_class(torch.from_numpy(crop_sources), every, classes))
             )
         return values
 
@@ -123,7 +123,7 @@ class Neighbourhood:
             images = len(self._source)
             inside = table.min() >= 0 and table.max() < images
             if table.shape != (images, self._config.count) or not inside:
-                raise InputError("the checkpoint's neighbours are of other images")
+                raise InputError("the checkpoint's neighbors are of other images")
         self.bank.restore(state)
         self.table = table
 
@@ -131,8 +131,8 @@ class Neighbourhood:
         return spread(self.bank.seen.nonzero()[:, 0], _SAMPLE)
 
     def _as_table(self, found: Found) -> Integers:
-        """Every image is its own neighbour where no other was found."""
+        """Every image is its own neighbor where no other was found."""
         images = np.arange(len(self._source), dtype=np.int64)
         table = np.repeat(images[:, None], self._config.count, axis=1)
-        table[found.rows.numpy(), : found.neighbours.shape[1]] = found.neighbours.numpy()
+        table[found.rows.numpy(), : found.neighbors.shape[1]] = found.neighbors.numpy()
         return table

@@ -14,7 +14,7 @@ _QUERIES_AT_A_TIME = 2**10
 # Keys whose similarities are reduced to their maximum before anything is sorted.
 _GROUP = 16
 # Fewer queries than this are multiplied in another way (MKL), which rounds differently: zeros fill
-# them up, so that the neighbours of a query do not depend on how many others are asked about.
+# them up, so that the neighbors of a query do not depend on how many others are asked about.
 _LEAST_QUERIES = 16
 
 
@@ -36,7 +36,7 @@ def nearest(
     Args:
         queries: (Q, D) features.
         keys: (N, D) features.
-        k: neighbours wanted, at most as many as there are candidates besides the query itself.
+        k: neighbors wanted, at most as many as there are candidates besides the query itself.
         itself: (Q,) for each query the key that it is, which is left out.
         candidates: the keys that may be found, in rising order; None for all.
         device: where to compute; None for where the queries are.
@@ -47,7 +47,7 @@ def nearest(
     every = torch.arange(len(keys), device=keys.device) if candidates is None else candidates
     available = len(every) - (itself is not None)  # one less even if the query is no candidate
     if not 1 <= k <= available:
-        raise ValueError(f"k = {k} neighbours of {available} candidates")
+        raise ValueError(f"k = {k} neighbors of {available} candidates")
     parts = in_blocks(every)
     some = (keys[numbers] for numbers in parts)
     blocks = zip(parts, keys.split(len(parts[0])) if candidates is None else some, strict=True)
@@ -73,7 +73,7 @@ def nearest_in_blocks(
         queries: (Q, D) features.
         blocks: (n,) numbers of keys, rising from the first block to the last, and their (n, D)
             features; of both together at least k besides the query itself.
-        k: neighbours wanted.
+        k: neighbors wanted.
         itself: for each query the number of the key that it is, which is left out.
         asking: the rows of `queries` that ask; None for all.
         device: where to compute; None for where the queries are.

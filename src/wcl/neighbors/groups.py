@@ -26,7 +26,7 @@ def linked_groups(
     are many, so that neither a million rows nor a thousand equal ones need a matrix.
 
     Args:
-        features: (N, D) rows; they need not be normalised.
+        features: (N, D) rows; they need not be normalized.
         threshold: a cosine.
         device: where to compute; None for where the features are.
 

@@ -78,11 +78,11 @@ class Shards:
         Blocks of candidates go round, and every process compares them with those of the rows that
         it keeps. The blocks are the same with any number of processes, and so are the answers:
         only if the device rounds a product differently when other rows are asked about beside it
-        (a CPU does not), neighbours whose similarities are within rounding may change places.
+        (a CPU does not), neighbors whose similarities are within rounding may change places.
 
         Args:
             rows: numbers of rows.
-            k: neighbours wanted, fewer than there are candidates.
+            k: neighbors wanted, fewer than there are candidates.
             candidates: the rows that may be found, in rising order.
             device: where to compute; None for the host.
 
@@ -91,9 +91,9 @@ class Shards:
         """
         own = self.own(rows)
         parts: Iterable[Tensor] = in_blocks(candidates)
-        if self.world.first:
-            parts = track(parts, "finding neighbours")
+        if self.world.is_rank_zero:
+            parts = track(parts, "finding neighbors")
         blocks = ((numbers, self.fetch(numbers, device)) for numbers in parts)
         found = nearest_in_blocks(self.features, blocks, k, own, own - self.first, device)
-        cosine, neighbours = (self.together(rows, column) for column in found)
-        return cosine, neighbours
+        cosine, neighbors = (self.together(rows, column) for column in found)
+        return cosine, neighbors

@@ -38,7 +38,7 @@ def uniformity(z: Tensor) -> Tensor:
 
 
 def collapsed_share(z: Tensor) -> Tensor:
-    """Share of the dimensions of normalised rows that hardly vary: below 5% of an even spread."""
+    """Share of the dimensions of normalized rows that hardly vary: below 5% of an even spread."""
     spread = F.normalize(z, dim=1).std(dim=0) * math.sqrt(z.shape[1])
     return (spread < 0.05).float().mean()
 
@@ -86,23 +86,23 @@ def weak_label_quality(labels: Tensor, classes: Tensor, class_count: int) -> dic
     }
 
 
-def neighbour_quality(
-    neighbours: Tensor, similarity: Tensor, before: Tensor | None = None
+def neighbor_quality(
+    neighbors: Tensor, similarity: Tensor, before: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """How near the neighbours are, and how many of them are new.
+    """How near the neighbors are, and how many of them are new.
 
     Args:
-        neighbours: (n, k) numbers of the neighbours of n images.
+        neighbors: (n, k) numbers of the neighbors of n images.
         similarity: (n, k) their cosines.
-        before: (n, K) the neighbours that they had before.
+        before: (n, K) the neighbors that they had before.
     """
-    found = {"neighbour_similarity": similarity.mean()}
+    found = {"neighbor_similarity": similarity.mean()}
     if before is not None:
-        known = (neighbours[:, :, None] == before[:, None, :]).any(dim=2)
-        found["neighbours_changed"] = 1 - known.float().mean()
+        known = (neighbors[:, :, None] == before[:, None, :]).any(dim=2)
+        found["neighbors_changed"] = 1 - known.float().mean()
     return found
 
 
-def same_class(neighbours: Tensor, rows: Tensor, classes: Tensor) -> Tensor:
-    """Share of the neighbours (n, k) of images `rows` (n,) that are of the image's own class."""
-    return (classes[neighbours] == classes[rows][:, None]).float().mean()
+def same_class(neighbors: Tensor, rows: Tensor, classes: Tensor) -> Tensor:
+    """Share of the neighbors (n, k) of images `rows` (n,) that are of the image's own class."""
+    return (classes[neighbors] == classes[rows][:, None]).float().mean()

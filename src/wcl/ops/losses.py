@@ -1,6 +1,6 @@
 """The contrastive losses, as pure functions of embeddings.
 
-Rows need not be normalised: every function takes the cosine, as the paper's `sim` does. All sums
+Rows need not be normalized: every function takes the cosine, as the paper's `sim` does. All sums
 are over the whole batch that is passed in. No matrix of all pairs is ever held (see `tiled`), so
 the memory of a loss grows with the batch and not with its square; the gradients cannot be
 differentiated again.
@@ -20,7 +20,7 @@ from torch import Tensor
 from wcl.ops.tiled_losses import log_sum_over_all, log_sum_over_others
 
 
-def nt_xent(z1: Tensor, z2: Tensor, tau: float = 0.1, own: Tensor | None = None) -> Tensor:
+def nt_xent(z1: Tensor, z2: Tensor, temperature: float = 0.1, own: Tensor | None = None) -> Tensor:
     """Instance discrimination L_NCE, Eq. 1, over the 2N views of N images.
 
     For each of the 2N anchors the positive is the other view of its image and the denominator runs
@@ -38,21 +38,21 @@ def nt_xent(z1: Tensor, z2: Tensor, tau: float = 0.1, own: Tensor | None = None)
     >>> bool(nt_xent(z, z) < nt_xent(z, z.flip(0)))
     True
     """
-    _check_options(tau)
+    _check_options(temperature)
     _check_pair(z1, z2)
     _check_own(own)
     count = len(z1)
     z1, z2 = F.normalize(z1, dim=1), F.normalize(z2, dim=1)
     own_views = None if own is None else torch.cat([own, own + count])
-    log_sum = _log_sum_over_others(torch.cat([z1, z2]), tau, own_views)
-    positive = (_rows(z1, own) * _rows(z2, own)).sum(dim=1) / tau
+    log_sum = _log_sum_over_others(torch.cat([z1, z2]), temperature, own_views)
+    positive = (_rows(z1, own) * _rows(z2, own)).sum(dim=1) / temperature
     return (log_sum.sum() - 2 * positive.sum()) / (2 * count)
 
 
 def supervised_contrastive(
     v: Tensor,
     labels: Tensor,
-    tau: float = 0.1,
+    temperature: float = 0.1,
     positives: Literal["mean", "sum"] = "mean",
     key_gradient: bool = True,
     own: Tensor | None = None,
@@ -76,16 +76,16 @@ def supervised_contrastive(
     Returns:
         A scalar.
     """
-    _check_options(tau, positives)
+    _check_options(temperature, positives)
     _check_labels(v, labels)
     _check_own(own)
     rows = F.normalize(v, dim=1)
     keys = rows if key_gradient else rows.detach()
-    log_sum = _log_sum_over_others(rows, tau, own, key_gradient)
+    log_sum = _log_sum_over_others(rows, temperature, own, key_gradient)
 
     class_sum, class_size = _class_sums(keys, labels, own)
     others = class_size - 1
-    to_positives = (_rows(rows, own) * (class_sum - _rows(keys, own))).sum(dim=1) / tau
+    to_positives = (_rows(rows, own) * (class_sum - _rows(keys, own))).sum(dim=1) / temperature
 
     loss = others * log_sum - to_positives
     if positives == "mean":
@@ -98,7 +98,7 @@ def swap(
     v2: Tensor,
     labels1: Tensor,
     labels2: Tensor,
-    tau: float = 0.1,
+    temperature: float = 0.1,
     positives: Literal["mean", "sum"] = "mean",
     key_gradient: bool = True,
     own: Tensor | None = None,
@@ -117,12 +117,12 @@ def swap(
     """
     _check_pair(v1, v2)
     return supervised_contrastive(
-        v1, labels2, tau, positives, key_gradient, own
-    ) + supervised_contrastive(v2, labels1, tau, positives, key_gradient, own)
+        v1, labels2, temperature, positives, key_gradient, own
+    ) + supervised_contrastive(v2, labels1, temperature, positives, key_gradient, own)
 
 
 def crop_nce(
-    crops: Tensor, z1: Tensor, z2: Tensor, tau: float = 0.1, own: Tensor | None = None
+    crops: Tensor, z1: Tensor, z2: Tensor, temperature: float = 0.1, own: Tensor | None = None
 ) -> Tensor:
     """Instance discrimination of extra crops, L_cNCE: each finds its own image among all.
 
@@ -138,14 +138,14 @@ def crop_nce(
     Returns:
         A scalar.
     """
-    _check_options(tau)
+    _check_options(temperature)
     _check_crops(crops, z1, z2, own)
     anchors = F.normalize(crops, dim=2)
     total = anchors.new_zeros(())
     for z in (z1, z2):
         keys = F.normalize(z, dim=1)
-        positive = (anchors * _rows(keys, own)).sum(dim=2) / tau
-        total = total + (_log_sum_of_crops(anchors, keys, tau) - positive).sum()
+        positive = (anchors * _rows(keys, own)).sum(dim=2) / temperature
+        total = total + (_log_sum_of_crops(anchors, keys, temperature) - positive).sum()
     return total / (2 * len(crops) * len(z1))
 
 
@@ -155,7 +155,7 @@ def crop_swap(
     v2: Tensor,
     labels1: Tensor,
     labels2: Tensor,
-    tau: float = 0.1,
+    temperature: float = 0.1,
     positives: Literal["mean", "sum"] = "mean",
     key_gradient: bool = True,
     own: Tensor | None = None,
@@ -175,7 +175,7 @@ def crop_swap(
     Returns:
         A scalar: the sum of the two terms, each the mean over crops and anchors.
     """
-    _check_options(tau, positives)
+    _check_options(temperature, positives)
     _check_crops(crops, v1, v2, own)
     anchors = F.normalize(crops, dim=2)
     total = anchors.new_zeros(())
@@ -183,8 +183,8 @@ def crop_swap(
         _check_labels(v, labels)
         keys = F.normalize(v if key_gradient else v.detach(), dim=1)
         class_sum, class_size = _class_sums(keys, labels, own)
-        log_sum = _log_sum_of_crops(anchors, keys, tau)
-        loss = class_size * log_sum - (anchors * class_sum).sum(dim=2) / tau
+        log_sum = _log_sum_of_crops(anchors, keys, temperature)
+        loss = class_size * log_sum - (anchors * class_sum).sum(dim=2) / temperature
         total = total + (loss / class_size if positives == "mean" else loss).sum()
     return total / (len(crops) * len(v1))
 
@@ -202,25 +202,25 @@ def _class_sums(keys: Tensor, labels: Tensor, own: Tensor | None) -> tuple[Tenso
 
 
 def _log_sum_over_others(
-    rows: Tensor, tau: float, own: Tensor | None, key_gradient: bool = True
+    rows: Tensor, temperature: float, own: Tensor | None, key_gradient: bool = True
 ) -> Tensor:
     """(n,) for each own row i log Σ_{k≠i} exp(row_i · row_k / τ), the rows of length one."""
     if own is None and key_gradient:
-        return log_sum_over_others(rows / math.sqrt(tau), bound=1 / tau)
+        return log_sum_over_others(rows / math.sqrt(temperature), bound=1 / temperature)
     itself = torch.arange(len(rows), device=rows.device) if own is None else own
     keys = rows if key_gradient else rows.detach()
-    return log_sum_over_all(_rows(rows, own) / tau, keys, itself)
+    return log_sum_over_all(_rows(rows, own) / temperature, keys, itself)
 
 
-def _log_sum_of_crops(anchors: Tensor, keys: Tensor, tau: float) -> Tensor:
+def _log_sum_of_crops(anchors: Tensor, keys: Tensor, temperature: float) -> Tensor:
     """(K, n) for each crop log Σ_k exp(crop · key_k / τ)."""
-    log_sum = log_sum_over_all(anchors.flatten(0, 1) / tau, keys)
+    log_sum = log_sum_over_all(anchors.flatten(0, 1) / temperature, keys)
     return log_sum.view(anchors.shape[:2])
 
 
-def _check_options(tau: float, positives: str = "mean") -> None:
-    if not 0 < tau < math.inf:
-        raise ValueError(f"tau must be above 0, not {tau}")
+def _check_options(temperature: float, positives: str = "mean") -> None:
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"tau must be above 0, not {temperature}")
     if positives not in ("mean", "sum"):
         raise ValueError(f"positives must be mean or sum, not {positives}")
 

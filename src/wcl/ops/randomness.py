@@ -1,6 +1,6 @@
 """Randomness as a pure function of (seed, epoch, image, view), never of who draws it or when.
 
-A run therefore sees the same crops and colours on any number of processes and workers, and a
+A run therefore sees the same crops and colors on any number of processes and workers, and a
 resumed run goes on as if it had never stopped: there is no generator state to carry.
 
 The numbers are SplitMix64 outputs (Steele, Lea and Flood, 2014) of a key per image and view. The
@@ -98,7 +98,7 @@ class Draws:
         return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)[:, :count]
 
 
-class LayerRandomness:
+class RngState:
     """The state of torch's generators, which layers such as dropout draw from.
 
     Args:

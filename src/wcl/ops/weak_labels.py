@@ -1,4 +1,4 @@
-"""Weak labels: nearest neighbours → connected components of the 1-NN graph.
+"""Weak labels: nearest neighbors → connected components of the 1-NN graph.
 
 Section 3.3 of the paper. Every row of a batch points at its nearest other row; rows that hang
 together through such links, in either direction, are taken to be similar and share a label.
@@ -20,7 +20,7 @@ _GROUP = 64
 
 
 @torch.no_grad()
-def nearest_neighbours(queries: Tensor, keys: Tensor, itself: Tensor | None = None) -> Tensor:
+def nearest_neighbors(queries: Tensor, keys: Tensor, itself: Tensor | None = None) -> Tensor:
     """The most similar key of every query by cosine, the query itself excluded.
 
     Ties go to the lowest index. Equal keys always tie, although a product of matrices may round the
@@ -37,7 +37,7 @@ def nearest_neighbours(queries: Tensor, keys: Tensor, itself: Tensor | None = No
     if itself is None:
         itself = torch.arange(len(keys), device=keys.device)
     queries, keys = F.normalize(queries, dim=1), F.normalize(keys, dim=1)
-    neighbours = torch.empty(len(queries), dtype=torch.long, device=queries.device)
+    neighbors = torch.empty(len(queries), dtype=torch.long, device=queries.device)
     padded = len(keys) + -len(keys) % _GROUP
     block = queries.new_full((min(len(queries), _ROWS_AT_A_TIME), padded), -math.inf)
     for start in range(0, len(queries), _ROWS_AT_A_TIME):
@@ -45,16 +45,16 @@ def nearest_neighbours(queries: Tensor, keys: Tensor, itself: Tensor | None = No
         similarity = block[: len(rows)]
         torch.mm(rows, keys.T, out=similarity[:, : len(keys)])
         similarity.scatter_(1, itself[start : start + len(rows), None], -math.inf)
-        neighbours[start : start + len(rows)] = _first_largest(similarity)
+        neighbors[start : start + len(rows)] = _first_largest(similarity)
     lowest, next_equal = _equal_rows(keys)
-    neighbours = lowest[neighbours]
-    return torch.where(neighbours == itself, next_equal[itself], neighbours)
+    neighbors = lowest[neighbors]
+    return torch.where(neighbors == itself, next_equal[itself], neighbors)
 
 
 def _first_largest(similarity: Tensor) -> Tensor:
     """(b,) argmax of every row, the first one where several are equal.
 
-    By groups: their maxima, which is a vectorised pass, and then the argmax of two short rows. On a
+    By groups: their maxima, which is a vectorized pass, and then the argmax of two short rows. On a
     CPU that is a third of the time of `argmax`, which would cost half as much as the product.
     """
     groups: Tensor = similarity.unflatten(1, (-1, _GROUP))
@@ -66,7 +66,7 @@ def _first_largest(similarity: Tensor) -> Tensor:
 def _equal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """(N,) the lowest index of a row equal to each, and the next higher index of one (else itself).
 
-    Rows are sorted by a hash of their bits, on the device, and neighbours of equal hash compared.
+    Rows are sorted by a hash of their bits, on the device, and neighbors of equal hash compared.
     """
     integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[rows.element_size()]
     bits = (rows + 0.0).view(integer)  # adding zero makes −0 and 0 one
@@ -129,7 +129,7 @@ def weak_labels(embeddings: Tensor, backend: Literal["pointer", "scipy"] = "poin
     """Weak labels of a batch, Eq. 5–6 and Algorithm 1: equal label, same component.
 
     Args:
-        embeddings: (N, D) rows, N ≥ 2; they need not be normalised.
+        embeddings: (N, D) rows, N ≥ 2; they need not be normalized.
         backend: `pointer` stays on the device; `scipy` is the reference of the paper.
 
     Returns:
@@ -150,4 +150,4 @@ def weak_labels(embeddings: Tensor, backend: Literal["pointer", "scipy"] = "poin
     if not torch.isfinite(torch.linalg.vector_norm(embeddings, dim=1)).all():
         raise ValueError("weak labels of embeddings that are not finite (NaN or infinity)")
     find = {"pointer": components, "scipy": components_by_scipy}[backend]
-    return find(nearest_neighbours(embeddings, embeddings))
+    return find(nearest_neighbors(embeddings, embeddings))

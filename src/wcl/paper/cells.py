@@ -13,12 +13,12 @@ from wcl.config import PretrainConfig, ReproduceConfig, flat
 from wcl.config.layering import settings
 from wcl.paper.tables import Cell, Measure, Run
 from wcl.system.errors import InputError, RunError
-from wcl.system.files import holds_files, written_whole
+from wcl.system.files import atomic_write, holds_files
 from wcl.system.paths import expanded
 from wcl.training.metrics_lines import is_number, read_metrics
 
 # Settings that change where and how fast a run is made, but not what comes out.
-_NOT_OF_THE_RESULT = {"out", "device", "devices", "threads", "workers"}
+_NOT_OF_THE_RESULT = {"out", "device", "devices", "threads", "num_workers"}
 _MARK = "reproduce.json"
 _DIGITS = 10  # of a hash in a name
 
@@ -27,11 +27,11 @@ def settings_of(run: Run, seed: int, data: str, config: ReproduceConfig) -> Pret
     """The settings of a run, but for the folder."""
     changes: dict[str, Any] = {
         "precision": config.precision,
-        "micro_batch": config.micro_batch,
+        "micro_batch_size": config.micro_batch_size,
         "device": config.device,
         "devices": config.devices,
         "threads": config.threads,
-        "workers": config.workers,
+        "num_workers": config.num_workers,
         **run.changes,
     }
     parsed = _parsed(_recipe_of(run), tuple(changes.items()))
@@ -48,7 +48,7 @@ def _parsed(recipe: str, changes: tuple[tuple[str, Any], ...]) -> PretrainConfig
 
 
 @dataclass(frozen=True)
-class Workshop:
+class ResultStore:
     """The folder that everything is made in, and with what.
 
     Cells that have a run in common share it, whichever tables they are of.
@@ -61,15 +61,17 @@ class Workshop:
 
     def run_folder(self, run: Run, seed: int) -> Path:
         """The folder of a run; another one if a setting is another."""
-        made_with = settings_of(run, seed, self.sources[run.data], self.config)
+        provenance = settings_of(run, seed, self.sources[run.data], self.config)
         defaults = flat(asdict(PretrainConfig()))
         changed = {
             name: value
-            for name, value in flat(asdict(made_with)).items()
+            for name, value in flat(asdict(provenance)).items()
             # Not those at their defaults: a later version may have more of them.
             if value != defaults[name] and name not in _NOT_OF_THE_RESULT
         }
-        return self.folder / "runs" / f"{run.recipe}-{made_with.method}-{_hash(changed)}-seed{seed}"
+        return (
+            self.folder / "runs" / f"{run.recipe}-{provenance.method}-{_hash(changed)}-seed{seed}"
+        )
 
     def result_file(self, cell: Cell, seed: int) -> Path:
         """Where the figures of a cell are kept; another file if a setting is another."""
@@ -101,7 +103,7 @@ class Workshop:
         figures, details = self._measure(cell, seed)
         run = self.run_folder(cell.run, seed)
         content = {"row": cell.row, "run": run.name, "figures": figures, "details": details}
-        with written_whole(self.result_file(cell, seed)) as unfinished:
+        with atomic_write(self.result_file(cell, seed)) as unfinished:
             unfinished.write_text(json.dumps(content, indent=1) + "\n")
         return True
 
@@ -143,7 +145,7 @@ class Workshop:
             "classes": 0 if measure.data else of_run.classes,
             "device": of_run.device,
             "threads": of_run.threads,
-            "workers": of_run.workers,
+            "num_workers": of_run.num_workers,
             **measure.options,
         }
         if measure.protocol == "project":
@@ -156,7 +158,7 @@ class Workshop:
         return options
 
 
-def open_workshop(config: ReproduceConfig) -> Path:
+def open_result_store(config: ReproduceConfig) -> Path:
     """The folder of `--out`, made if it is not there.
 
     Raises:
@@ -170,7 +172,7 @@ def open_workshop(config: ReproduceConfig) -> Path:
                     f"{config.out}: holds other things; choose a new folder with --out"
                 )
             folder.mkdir(parents=True, exist_ok=True)
-            with written_whole(folder / _MARK) as unfinished:
+            with atomic_write(folder / _MARK) as unfinished:
                 unfinished.write_text(json.dumps({"made by": "wcl reproduce"}) + "\n")
         for part in ("data", "runs", "results", "maps"):
             (folder / part).mkdir(exist_ok=True)
@@ -189,7 +191,7 @@ def figures_of(measure: Measure, result: dict[str, Any]) -> dict[str, float]:
 
 
 def seconds_of_an_epoch(run: Path) -> float:
-    """The median over a run's epochs, with the search for neighbours.
+    """The median over a run's epochs, with the search for neighbors.
 
     Raises:
         RunError: the run does not say it.

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table as Printed
 
 from wcl.config import LogConfig, PretrainConfig
-from wcl.paper.cells import Workshop, settings_of
+from wcl.paper.cells import ResultStore, settings_of
 from wcl.paper.sources import needed
 from wcl.paper.tables import Cell, Run
 from wcl.system.progress import console, track
@@ -23,33 +23,35 @@ _IN_A_STEP = (8, 256)  # images: the second, if a step of the first takes less t
 _QUICK = 1.0
 
 
-def listing(workshop: Workshop, cells: tuple[Cell, ...], seeds: range) -> list[dict[str, Any]]:
+def listing(
+    result_store: ResultStore, cells: tuple[Cell, ...], seeds: range
+) -> list[dict[str, Any]]:
     """A line for each cell: its figures, its data, how many of its runs are done, and the seconds
     of pretraining for one that is not, estimated from a few steps on made-up images."""
     known: dict[str, float] = {}
     lines = []
     for cell in track(cells, "timing a few steps"):
-        settings = settings_of(cell.run, 0, "", workshop.config)
-        key = repr((settings.method, settings.model, settings.size, settings.crops.count))
+        settings = settings_of(cell.run, 0, "", result_store.config)
+        key = repr((settings.method, settings.model, settings.image_size, settings.crops.count))
         if key not in known:
-            known[key] = _seconds_per_image(settings, cell.run.data, workshop.config.scale)
-        images = images_of(settings, cell.run.data, workshop.config.scale)
+            known[key] = _seconds_per_image(settings, cell.run.data, result_store.config.scale)
+        images = images_of(settings, cell.run.data, result_store.config.scale)
         lines.append(
             {
                 "row": cell.row,
                 "figures": [figure.column for figure in cell.figures],
                 "measure": cell.measure.protocol,
                 "data": needed((cell,)),
-                "runs": [_name(workshop, cell.run, seed) for seed in seeds],
-                "done": sum(workshop.found(cell, seed) is not None for seed in seeds),
+                "runs": [_name(result_store, cell.run, seed) for seed in seeds],
+                "done": sum(result_store.found(cell, seed) is not None for seed in seeds),
                 "seconds": known[key] * images * settings.epochs,
             }
         )
     return lines
 
 
-def _name(workshop: Workshop, run: Run, seed: int) -> str:
-    return workshop.run_folder(run, seed).name
+def _name(result_store: ResultStore, run: Run, seed: int) -> str:
+    return result_store.run_folder(run, seed).name
 
 
 def seconds_left(lines: list[dict[str, Any]]) -> float:
@@ -108,7 +110,7 @@ def _seconds_per_image(settings: PretrainConfig, data: str, scale: str) -> float
     console().quiet = True
     try:
         for count in _IN_A_STEP:
-            images = min(count, settings.batch)
+            images = min(count, settings.batch_size)
             with tempfile.TemporaryDirectory() as place:
                 out = Path(place) / "run"
                 made_up = _made_up(Path(place) / "images", data, 2 * images, scale)
@@ -129,8 +131,8 @@ def _seconds_of_a_step(settings: PretrainConfig, images: int, data: str, out: Pa
         data=data,
         out=str(out),
         epochs=2,
-        batch=images,
-        micro_batch=0,
+        batch_size=images,
+        micro_batch_size=0,
         classes=0,
         limit=2 * images,
         log=LogConfig(every=1, health=0, tensorboard=False),

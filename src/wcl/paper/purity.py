@@ -16,7 +16,7 @@ from typing import NamedTuple, get_args, get_type_hints
 import yaml
 
 from wcl.config import ReproduceConfig
-from wcl.paper.cells import Workshop, settings_of
+from wcl.paper.cells import ResultStore, settings_of
 from wcl.paper.scales import SCALES, at_scale
 from wcl.paper.tables import NAMES, Cell, Figure, Table
 from wcl.training.metrics_lines import is_number, read_metrics
@@ -53,29 +53,29 @@ class _Circumstances(NamedTuple):
     seed: int
     data: str
     precision: str
-    micro_batch: int
+    micro_batch_size: int
 
 
-def gains(workshop: Workshop) -> list[Point]:
+def gains(result_store: ResultStore) -> list[Point]:
     """The points of a folder; made-up pictures count only as long as there is nothing else."""
     tables = [
         (name, scale)
         for name in NAMES
         for scale, about in SCALES.items()
-        if name in about.tables and (workshop.folder / f"{name}-{scale}.json").exists()
+        if name in about.tables and (result_store.folder / f"{name}-{scale}.json").exists()
     ]
     real = [(name, scale) for name, scale in tables if scale != "smoke"]
-    return _gains(workshop, real) or _gains(workshop, tables)
+    return _gains(result_store, real) or _gains(result_store, tables)
 
 
-def _gains(workshop: Workshop, tables: Iterable[tuple[str, str]]) -> list[Point]:
+def _gains(result_store: ResultStore, tables: Iterable[tuple[str, str]]) -> list[Point]:
     found: dict[tuple[Path, Path], Point] = {}
-    everything = _circumstances(workshop.folder)
+    everything = _circumstances(result_store.folder)
     for name, scale in tables:
-        for cell, base, figure in _compared(at_scale(name, scale), workshop):
+        for cell, base, figure in _compared(at_scale(name, scale), result_store):
             made_up = scale == "smoke" and cell.run.data != "digits"
             for made in everything:
-                shop = _workshop_of(made, cell.run.data, workshop)
+                shop = _workshop_of(made, cell.run.data, result_store)
                 ours, theirs = shop.found(cell, made.seed), shop.found(base, made.seed)
                 labels = worth_of_weak_labels(shop.run_folder(cell.run, made.seed))
                 if ours is None or theirs is None or labels is None:
@@ -96,7 +96,7 @@ def _gains(workshop: Workshop, tables: Iterable[tuple[str, str]]) -> list[Point]
     return list(found.values())
 
 
-def _compared(table: Table, workshop: Workshop) -> Iterator[tuple[Cell, Cell, Figure]]:
+def _compared(table: Table, result_store: ResultStore) -> Iterator[tuple[Cell, Cell, Figure]]:
     """The cells whose accuracy stands against that of SimCLR, the cell of that, and the figure."""
     cells = {(cell.row, figure.column): cell for cell in table.cells for figure in cell.figures}
     for (_, column), cell in cells.items():
@@ -104,11 +104,11 @@ def _compared(table: Table, workshop: Workshop) -> Iterator[tuple[Cell, Cell, Fi
         figure = next(figure for figure in cell.figures if figure.column == column)
         if base is None or base is cell or figure.key != _FIGURES.get(cell.measure.protocol):
             continue
-        if settings_of(base.run, 0, "", workshop.config).method == "simclr":
+        if settings_of(base.run, 0, "", result_store.config).method == "simclr":
             yield cell, base, figure
 
 
-def _family(cell: Cell, shop: Workshop) -> str:
+def _family(cell: Cell, shop: ResultStore) -> str:
     if settings_of(cell.run, 0, "", shop.config).crops.count:
         return "WCL with crops"
     changed = any(name.startswith("loss.") for name in cell.run.changes)
@@ -147,8 +147,8 @@ def _circumstances_of(config: Path) -> _Circumstances:
     return _Circumstances(*made)
 
 
-def _workshop_of(made: _Circumstances, data: str, workshop: Workshop) -> Workshop:
+def _workshop_of(made: _Circumstances, data: str, result_store: ResultStore) -> ResultStore:
     """The folder as the command saw it that made such runs."""
-    same = {name: getattr(made, name) for name in ("precision", "micro_batch")}
-    config = dataclasses.replace(workshop.config, **same)
-    return Workshop(workshop.folder, config, {data: made.data})
+    same = {name: getattr(made, name) for name in ("precision", "micro_batch_size")}
+    config = dataclasses.replace(result_store.config, **same)
+    return ResultStore(result_store.folder, config, {data: made.data})

@@ -1,4 +1,4 @@
-"""Gains against purity as a picture, with marks that can be told apart without colours too."""
+"""Gains against purity as a picture, with marks that can be told apart without colors too."""
 
 import csv
 import math
@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw
 
-from wcl.paper.cells import Workshop
+from wcl.paper.cells import ResultStore
 from wcl.paper.purity import Point, gains
-from wcl.system.files import written_whole
+from wcl.system.files import atomic_write
 from wcl.system.pictures import FAINT, INK, text_width, write
 
 _FEWEST = 2  # points
@@ -22,7 +22,7 @@ _DOT = 14
 _TITLE, _WORDS = 56, 38
 _GRID = "#e4e4e4"
 _MOST_TICKS = 7
-# Colours that colour-blind readers can tell apart (Okabe and Ito), and how much of the middle is
+# Colors that color-blind readers can tell apart (Okabe and Ito), and how much of the middle is
 # left white.
 _FAMILIES = {
     "WCL": ("#0072b2", 0.0),
@@ -62,16 +62,16 @@ class _Axis(NamedTuple):
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
 
-def write_gains(workshop: Workshop) -> Path | None:
+def write_gains(result_store: ResultStore) -> Path | None:
     """Draw the points of a folder and write them down, over those before; where the picture is.
 
     None if there are too few of them.
     """
-    points = gains(workshop)
+    points = gains(result_store)
     if len(points) < _FEWEST:
         return None
-    picture = workshop.folder / "gain-by-purity.png"
-    with written_whole(picture.with_suffix(".csv")) as numbers, written_whole(picture) as drawn:
+    picture = result_store.folder / "gain-by-purity.png"
+    with atomic_write(picture.with_suffix(".csv")) as numbers, atomic_write(picture) as drawn:
         with numbers.open("w", newline="") as file:
             csv.writer(file).writerows([Point._fields, *points])
         draw(points).save(drawn, "PNG")
@@ -126,18 +126,18 @@ def _grid(pen: ImageDraw.ImageDraw, across: _Axis, up: _Axis, title: str) -> Non
     for value in across.ticks:
         x, words = across.at(value), f"{value:g}%"
         pen.line([(x, up.start), (x, up.end)], _GRID, 2)
-        _centred(pen, x, up.start + 20, words, FAINT)
+        _centerd(pen, x, up.start + 20, words, FAINT)
     for value in up.ticks:
         y, words = up.at(value), f"{value:+g}" if value else "0"
         pen.line([(across.start, y), (across.end, y)], _GRID, 2)
         place = across.start - 24 - text_width(words, _WORDS)
         write(pen, (place, y - _WORDS * 0.6), words, _WORDS, FAINT)
     pen.line([(across.start, up.at(0)), (across.end, up.at(0))], INK, 4)
-    _centred(pen, (across.start + across.end) / 2, up.start + 90, title, INK)
+    _centerd(pen, (across.start + across.end) / 2, up.start + 90, title, INK)
 
 
-def _centred(pen: ImageDraw.ImageDraw, x: float, y: float, words: str, colour: str) -> None:
-    write(pen, (x - text_width(words, _WORDS) / 2, y), words, _WORDS, colour)
+def _centerd(pen: ImageDraw.ImageDraw, x: float, y: float, words: str, color: str) -> None:
+    write(pen, (x - text_width(words, _WORDS) / 2, y), words, _WORDS, color)
 
 
 def _legend(pen: ImageDraw.ImageDraw, points: Sequence[Point]) -> None:
@@ -156,10 +156,10 @@ def _legend(pen: ImageDraw.ImageDraw, points: Sequence[Point]) -> None:
 def _mark(
     pen: ImageDraw.ImageDraw, place: tuple[float, float], data: str, family: str = ""
 ) -> None:
-    """A shape by the data, coloured and filled by the family; grey without one."""
-    colour, white = _FAMILIES.get(family, (FAINT, 0.0))
+    """A shape by the data, colored and filled by the family; gray without one."""
+    color, white = _FAMILIES.get(family, (FAINT, 0.0))
     corners = _DATA[data][1]
-    for radius, paint in ((_DOT + 4, "white"), (_DOT, colour), (_DOT * white, "white")):
+    for radius, paint in ((_DOT + 4, "white"), (_DOT, color), (_DOT * white, "white")):
         if radius and corners:
             pen.regular_polygon((place, radius * 1.25), corners, fill=paint)
         elif radius:

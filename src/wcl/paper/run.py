@@ -5,7 +5,7 @@ from typing import Any
 
 from wcl.config import ReproduceConfig
 from wcl.paper import sources
-from wcl.paper.cells import Workshop, open_workshop
+from wcl.paper.cells import ResultStore, open_result_store
 from wcl.paper.listing import listing, seconds_left, show_listing
 from wcl.paper.purity_picture import write_gains
 from wcl.paper.scales import SCALES, at_scale
@@ -49,7 +49,7 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
         places = sources.given(names, config.data, every_name)
     if wants_list:
         missing = {missing: "" for missing in names if missing not in places}
-        lines = listing(Workshop(folder, config, missing | places), cells, seeds)
+        lines = listing(ResultStore(folder, config, missing | places), cells, seeds)
         if as_json:
             left = seconds_left(lines)
             about = {"table": name, "scale": config.scale, "seeds": len(seeds)}
@@ -59,30 +59,32 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
         return True
     if not smoke:
         sources.check(names, places)
-    workshop = Workshop(open_workshop(config), config, places)
+    result_store = ResultStore(open_result_store(config), config, places)
     if smoke:
         sources.write_made_up(made_up)
 
     failed: dict[str, str] = {}
     finished = True
     every = [(cell, seed) for seed in seeds for cell in cells]
-    todo = [(cell, seed) for cell, seed in every if workshop.found(cell, seed) is None]
+    todo = [(cell, seed) for cell, seed in every if result_store.found(cell, seed) is None]
     for number, (cell, seed) in enumerate(todo, start=len(every) - len(todo) + 1):
         figures = ", ".join(figure.column for figure in cell.figures)
         which = f"{cell.row}: {figures}; seed {seed}"
         console().print(f"cell {number} of {len(every)}: {which}", markup=False, soft_wrap=True)
         try:
-            finished = workshop.make(cell, seed)
+            finished = result_store.make(cell, seed)
         except RunError as error:
             failed[which] = str(error)
             console().print(f"failed: {error}", markup=False, soft_wrap=True)
         if not finished:
             break
-        write(_filled(table, workshop, seeds, failed), workshop.folder)  # to be looked at meanwhile
-        write_gains(workshop)
+        write(
+            _filled(table, result_store, seeds, failed), result_store.folder
+        )  # to be looked at meanwhile
+        write_gains(result_store)
 
-    found = _filled(table, workshop, seeds, failed)
-    path, picture = write(found, workshop.folder), write_gains(workshop)
+    found = _filled(table, result_store, seeds, failed)
+    path, picture = write(found, result_store.folder), write_gains(result_store)
     if as_json:
         print(json.dumps(found))
     else:
@@ -99,22 +101,22 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
 
 
 def _filled(
-    table: Table, workshop: Workshop, seeds: range, failed: dict[str, str]
+    table: Table, result_store: ResultStore, seeds: range, failed: dict[str, str]
 ) -> dict[str, Any]:
     """The table of what was asked for, and of all else that is there by now."""
-    asked = only(table, workshop.config.only)
+    asked = only(table, result_store.config.only)
     cells = [
         cell
         for cell in table.cells
-        if cell in asked or any(workshop.found(cell, seed) is not None for seed in seeds)
+        if cell in asked or any(result_store.found(cell, seed) is not None for seed in seeds)
     ]
     return {
         "table": table.name,
-        "scale": workshop.config.scale,
+        "scale": result_store.config.scale,
         "title": table.title,
-        "about": SCALES[workshop.config.scale].about,
+        "about": SCALES[result_store.config.scale].about,
         "unit": table.unit,
-        "lines": fill(table, cells, workshop.found, seeds),
+        "lines": fill(table, cells, result_store.found, seeds),
         "notes": list(table.notes),
         "failed": failed,
     }

@@ -30,7 +30,7 @@ SCALES = {
     ),
     "digits": Scale(
         "1,297 handwritten digits, a network of 0.1 M parameters, 100 epochs; accuracy by the "
-        "nearest of a few labelled images",
+        "nearest of a few labeled images",
         5,
         ("mechanisms", "heads", "warmup", "tsne"),
     ),
@@ -52,23 +52,23 @@ CAVEAT = (
 )
 
 _FEW_LABELS = {"1 label": "1", "3 labels": "3", "10 labels": "10"}
-_DIGITS_CROPS = {"crops.count": 4, "crops.size": 16, "crops.area": (0.3, 0.6)}
+_DIGITS_CROPS = {"crops.count": 4, "crops.size": 16, "crops.scale": (0.3, 0.6)}
 # The pixels of a view of ImageNet for each of one of CIFAR-10: what 160 pixels are there.
 _SHRUNK = 224 // 32
-_TINY_HEADS = {"model.head_width": 32, "model.head_out": 16}
+_TINY_HEADS = {"model.head_hidden_dim": 32, "model.head_out_dim": 16}
 _TINY_LOG = {"log.tensorboard": False, "log.health": 16}
 _TINY = {
     **_TINY_HEADS,
     **_TINY_LOG,
     "model.backbone": "conv_tiny",
     "model.stem": "native",
-    "size": 32,
+    "image_size": 32,
     "classes": 0,
-    "workers": 0,
+    "num_workers": 0,
 }
 _TINY_BATCH = 16
 _TINY_OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "linear": {"epochs": 1, "batch": 16},
+    "linear": {"epochs": 1, "batch_size": 16},
     "finetune": {"epochs": 1},
     "lowshot": {"draws": 2},
     "project": {"per_group": 5},
@@ -110,7 +110,10 @@ def _smoke(cell: Cell) -> Cell:
 
 
 def _smoke_run(run: Run) -> Run:
-    changes = {**run.changes, "batch": max(4, run.changes.get("batch", 256) // _TINY_BATCH)}
+    changes = {
+        **run.changes,
+        "batch_size": max(4, run.changes.get("batch_size", 256) // _TINY_BATCH),
+    }
     if run.recipe == "digits":
         changes |= {**(_DIGITS_CROPS if run.crops else {}), **_TINY_HEADS, **_TINY_LOG}
         return Run("digits", "digits", 2, {**changes, "limit": 64})
@@ -145,8 +148,8 @@ def _cpu(cell: Cell) -> Cell:
 
 def _cpu_run(run: Run) -> Run:
     changes = {**run.changes, "limit": 20_000}
-    if "size" in changes:
-        changes["size"] = round(changes["size"] / _SHRUNK)
+    if "image_size" in changes:
+        changes["image_size"] = round(changes["image_size"] / _SHRUNK)
     return Run("cifar10-cpu", "cifar10", run.epochs // 10, changes, run.crops)
 
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table as Printed
 
 from wcl.paper.tables import Cell, Figure, Table
-from wcl.system.files import written_whole
+from wcl.system.files import atomic_write
 
 Found = Callable[[Cell, int], dict[str, float] | None]
 """The figures of a cell with a seed, by their names; None if it is not done."""
@@ -87,7 +87,7 @@ def write(found: dict[str, Any], folder: Path) -> Path:
     path = folder / f"{found['table']}-{found['scale']}.md"
     texts = {path: markdown(found), path.with_suffix(".json"): json.dumps(found, indent=1) + "\n"}
     for file, text in texts.items():
-        with written_whole(file) as unfinished:
+        with atomic_write(file) as unfinished:
             unfinished.write_text(text)
     return path
 

@@ -75,7 +75,7 @@ def check(names: list[str], found: dict[str, str]) -> None:
 
 
 def made_up(names: list[str], folder: Path) -> dict[str, str]:
-    """Where pictures of colours are, or will be, that stand in for all but the digits."""
+    """Where pictures of colors are, or will be, that stand in for all but the digits."""
     places = {"digits": "digits", "voc": str(folder.absolute() / "voc")}
     return {name: places.get(name, str(folder.absolute() / "photos")) for name in names}
 
@@ -89,7 +89,7 @@ def write_made_up(folder: Path) -> None:
 
 
 def _write_photos(folder: Path) -> None:
-    """Four classes of different colours, photos of many sizes."""
+    """Four classes of different colors, photos of many sizes."""
     for split, count in (("train", 8), ("test", 4)):
         for label in range(_MADE_UP_CLASSES):
             place = folder / split / f"class{label}"
@@ -116,10 +116,10 @@ def _write_kit(folder: Path) -> None:
 
 
 def _picture(seed: list[int]) -> Image.Image:
-    """Smooth patches about a colour that depends on the first number alone."""
-    colour = np.random.default_rng(seed[0]).integers(60, 196, 3)
+    """Smooth patches about a color that depends on the first number alone."""
+    color = np.random.default_rng(seed[0]).integers(60, 196, 3)
     generator = np.random.default_rng(seed)
-    patches = colour + generator.integers(-60, 60, (4, 5, 3))
+    patches = color + generator.integers(-60, 60, (4, 5, 3))
     height, width = generator.integers(40, 60, 2)
     image = Image.fromarray(patches.astype(np.uint8))
     return image.resize((int(width), int(height)), Image.Resampling.BICUBIC)

@@ -127,7 +127,7 @@ def _columns(cell: Cell) -> Iterator[str]:
 
 _LINEAR = Measure("linear", {"mode": "paper"})
 # As SimCLR probes ImageNet, which the paper follows there.
-_LINEAR_IMAGENET = Measure("linear", {"mode": "paper", "batch": 4096, "epochs": 90})
+_LINEAR_IMAGENET = Measure("linear", {"mode": "paper", "batch_size": 4096, "epochs": 90})
 _METHODS = {"SimCLR": "simclr", "WCL": "wcl"}
 
 
@@ -150,7 +150,7 @@ def _cifar() -> Table:
             row = f"{method}, batch {batch}"
             for data, name in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")):
                 for epochs in (100, 200, 300, 400):
-                    run = Run(data, data, epochs, {"method": setting, "batch": batch})
+                    run = Run(data, data, epochs, {"method": setting, "batch_size": batch})
                     figures = _top1("Table 1", row, f"{name}, {epochs} epochs")
                     cells.append(Cell(row, run, _LINEAR, figures, f"SimCLR, batch {batch}"))
     return Table("cifar", _title("Table 1"), tuple(cells), notes=_notes("Table 1"))
@@ -161,7 +161,7 @@ def _imagenet100(changes: Mapping[str, Any], crops: bool = False) -> Run:
 
 
 _SIMCLR: Mapping[str, Any] = {"method": "simclr"}
-_PLAIN: Mapping[str, Any] = {"crops.neighbours": False}
+_PLAIN: Mapping[str, Any] = {"crops.neighbors": False}
 
 
 def _heads() -> Table:
@@ -202,7 +202,7 @@ def _imagenet_run(epochs: int, changes: Mapping[str, Any], crops: bool = False) 
 _AT_100 = {
     "SimCLR, 100 epochs": _imagenet_run(100, _SIMCLR),
     "WCL, 100 epochs": _imagenet_run(100, {}),
-    "WCL with crops, 100 epochs": _imagenet_run(100, {"size": 160}, crops=True),
+    "WCL with crops, 100 epochs": _imagenet_run(100, {"image_size": 160}, crops=True),
 }
 
 
@@ -312,13 +312,13 @@ def _mechanisms() -> Table:
     add("φ alone", {"loss.nce": 0}, "SimCLR")
     add("SimCLR, plain crops", {**_SIMCLR, **_PLAIN}, "SimCLR, plain crops", crops=True)
     add("WCL, plain crops", _PLAIN, "SimCLR, plain crops", crops=True)
-    add("WCL, crops of neighbours", {}, "SimCLR, plain crops", crops=True)
+    add("WCL, crops of neighbors", {}, "SimCLR, plain crops", crops=True)
     # A batch of 64 takes four times the steps of one of 256; a quarter of the epochs, as many.
     batches = [(64, 200, ""), (64, 50, ", a quarter of the epochs"), (128, 200, ""), (512, 200, "")]
     for batch, epochs, words in batches:
         simclr = f"SimCLR, batch {batch}{words}"
-        add(simclr, {**_SIMCLR, "batch": batch}, simclr, epochs=epochs)
-        add(f"WCL, batch {batch}{words}", {"batch": batch}, simclr, epochs=epochs)
+        add(simclr, {**_SIMCLR, "batch_size": batch}, simclr, epochs=epochs)
+        add(f"WCL, batch {batch}{words}", {"batch_size": batch}, simclr, epochs=epochs)
     title = "The mechanisms one by one: what each is for"
     return Table("mechanisms", title, tuple(cells))
 
@@ -338,11 +338,11 @@ NAMES = tuple(_TABLES)
 MEANINGS = {
     "cifar": "SimCLR and WCL by batch and epochs, on CIFAR-10 and CIFAR-100 (Table 1)",
     "heads": "the two heads and the losses of crops, one by one (Table 2)",
-    "warmup": "when crops begin to be cut from neighbours (Table 3)",
+    "warmup": "when crops begin to be cut from neighbors (Table 3)",
     "cost": "the time of WCL and of crops relative to SimCLR (Table 4)",
     "imagenet": "linear evaluation on ImageNet (Tables 4 to 6)",
     "semi": "fine-tuning with 1% and 10% of the labels of ImageNet (Table 8)",
-    "voc": "a few labelled images of VOC07 (Table 7)",
+    "voc": "a few labeled images of VOC07 (Table 7)",
     "tsne": "two maps by t-SNE (Figure 4)",
     "mechanisms": "one part of the method changed at a time, of which the paper has no table",
 }

@@ -1,4 +1,4 @@
-"""`wcl report`: one page that says whether runs worked, and shows what they learnt."""
+"""`wcl report`: one page that says whether runs worked, and shows what they learned."""
 
 import hashlib
 import os
@@ -20,9 +20,9 @@ from wcl.report.page import page
 from wcl.report.provenance import commands
 from wcl.report.runs import Run, read_runs, short
 from wcl.report.scores import evaluated
-from wcl.report.shown import Seen, Shown, choose, see
+from wcl.report.shown import EncodedImages, ReportImages, choose, see
 from wcl.system.errors import InputError
-from wcl.system.files import new_file, written_whole
+from wcl.system.files import atomic_write, new_file
 from wcl.system.machine import best_device, check_workers, use_threads
 
 _SCRIPTS = ("charts.js", "map.js", "report.js")
@@ -51,12 +51,12 @@ def write_report(paths: Sequence[str], config: ReportConfig) -> Path:
     if not _FEWEST <= config.images <= _MOST:
         raise InputError(f"--images: must be between {_FEWEST} and {_MOST:,}, not {config.images}")
     use_threads(config.threads)
-    check_workers(config.workers)
+    check_workers(config.num_workers)
     runs = read_runs(paths)
     out = new_file(config.out, (".html",)) if config.out else usual_file(runs)
     _must_be_writable(out)
     content = _content(runs, config, out)
-    with written_whole(out) as unfinished:
+    with atomic_write(out) as unfinished:
         unfinished.write_text(content, encoding="utf-8")
     print(f"wrote {out}, {out.stat().st_size / 2**20:.1f} MB; open it in a browser")
     return out
@@ -99,7 +99,7 @@ def _content(runs: Sequence[Run], config: ReportConfig, out: Path) -> str:
     if data.source is None:
         found = evaluated(runs)
     else:
-        found = measured(runs, encoders, data.spec, _classes(runs), config.workers)
+        found = measured(runs, encoders, data.spec, _classes(runs), config.num_workers)
     names = [run.name for run in runs]
     curves = charts(runs)
     mapped, map_missing = maps(shown, seen, config.seed) if shown else ({}, missing)
@@ -171,7 +171,7 @@ def _encoder(run: Run, device: str) -> Encoder | None:
     if epochs and encoder.description.epoch != epochs[-1]:
         run.missing.append(
             f"the encoder is of epoch {encoder.description.epoch}, its curves are longer: groups, "
-            "neighbours, map and scores are of that epoch"
+            "neighbors, map and scores are of that epoch"
         )
     return encoder
 
@@ -181,9 +181,9 @@ def _seen(
     encoders: Sequence[Encoder | None],
     data: Data,
     config: ReportConfig,
-) -> tuple[Shown | None, list[Seen | None], list[str]]:
+) -> tuple[ReportImages | None, list[EncodedImages | None], list[str]]:
     """The images to show, what each encoder makes of them, and what keeps them from being shown."""
-    seen: list[Seen | None] = [None] * len(encoders)
+    seen: list[EncodedImages | None] = [None] * len(encoders)
     if data.source is None:
         return None, seen, [data.missing]
     if not any(encoders):
@@ -198,7 +198,7 @@ def _seen(
     for number, (run, encoder) in enumerate(zip(runs, encoders, strict=True)):
         if encoder is not None:
             loss = _settings(run, encoder).loss
-            seen[number] = see(encoder, shown, loss, config.workers)
+            seen[number] = see(encoder, shown, loss, config.num_workers)
     return shown, seen, missing
 
 
@@ -206,8 +206,8 @@ def _groups(
     runs: Sequence[Run],
     number: int,
     encoders: Sequence[Encoder | None],
-    shown: Shown | None,
-    seen: Sequence[Seen | None],
+    shown: ReportImages | None,
+    seen: Sequence[EncodedImages | None],
 ) -> str:
     """What one run grouped, and what its augmentations did, unless an earlier run did the same."""
     encoder, one = encoders[number], seen[number]
@@ -218,7 +218,7 @@ def _groups(
         return heading + sections.notes(["It has no encoder yet."])
     config = _settings(runs[number], encoder)
     parts = [heading, "<h3>Weak labels of one batch</h3>", groups.grouped(encoder, shown, config)]
-    parts += ["<h3>Images and their neighbours</h3>", groups.anchors(shown, one, config)]
+    parts += ["<h3>Images and their neighbors</h3>", groups.anchors(shown, one, config)]
     parts.append("<h3>What the augmentations did</h3>")
     for other, its in zip(runs[:number], seen, strict=False):
         same = other.config and _augmentation(other.config) == _augmentation(config)
@@ -233,11 +233,11 @@ def _settings(run: Run, encoder: Encoder) -> PretrainConfig:
     if run.config is not None:
         return run.config
     method: Literal["simclr", "wcl"] = "simclr" if encoder.phi is None else "wcl"
-    return PretrainConfig(size=encoder.description.size, method=method)
+    return PretrainConfig(image_size=encoder.description.image_size, method=method)
 
 
 def _augmentation(config: PretrainConfig) -> Any:
-    return config.size, asdict(config.augment), asdict(config.crops), config.seed
+    return config.image_size, asdict(config.augment), asdict(config.crops), config.seed
 
 
 def _about(runs: Sequence[Run], data: Data) -> list[str]:
@@ -256,14 +256,14 @@ def _about(runs: Sequence[Run], data: Data) -> list[str]:
 
 def about_losses(runs: Sequence[Run]) -> list[str]:
     """A loss is lower by itself the fewer images an image is told from."""
-    batches = {run.config.batch for run in runs if run.config}
+    batches = {run.config.batch_size for run in runs if run.config}
     if len(batches) < 2:
         return []
     listed = " and ".join(f"{batch:,}" for batch in sorted(batches))
     return [f"Their batches are of {listed} images: losses and groups of them do not compare."]
 
 
-def _lead(runs: Sequence[Run], data: Data, shown: Shown | None) -> str:
+def _lead(runs: Sequence[Run], data: Data, shown: ReportImages | None) -> str:
     """What was trained on how many images, and how many the page shows."""
     methods = [run.config.method if run.config else "unknown method" for run in runs]
     said = f"{' and '.join(dict.fromkeys(methods))} on {short(data.spec)}" if data.spec else ""

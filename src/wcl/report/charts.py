@@ -30,11 +30,9 @@ METRICS = (
     Metric("swap", "Loss of weak labels", "L_swap: images of one group must find each other."),
     Metric("cnce", "Loss of crops", "L_cNCE: the same as for instances, of the small crops."),
     Metric("cswap", "Loss of crops' weak labels", "L_cswap: the same as for groups, of the crops."),
-    Metric("rate", "Learning rate", "It warms up, then falls to zero.", planned=True),
+    Metric("lr", "Learning rate", "It warms up, then falls to zero.", planned=True),
     Metric("gradient", "Length of the gradient", "It may rise at first; a leap is a warning."),
-    Metric(
-        "knn_top1", "k-NN accuracy", "Test images that their neighbours classify rightly.", True
-    ),
+    Metric("knn_top1", "k-NN accuracy", "Test images that their neighbors classify rightly.", True),
     Metric("rankme", "RankMe", "Directions in use; near 1 everything has collapsed."),
     Metric("alignment", "Alignment", "How far an image's two views lie apart; 0 is best."),
     Metric("uniformity", "Uniformity", "0 is collapse, about −4 an even spread over the sphere."),
@@ -47,11 +45,13 @@ METRICS = (
     ),
     Metric("purity", "Purity of groups", "Images that are of their group's main class.", True),
     Metric("collision_rate", "Collisions", "Negative pairs that are really of one class.", True),
-    Metric("neighbour_similarity", "Nearness of neighbours", "Mean cosine of K neighbours."),
-    Metric("neighbours_changed", "New neighbours", "Not there at the search before.", True),
-    Metric("neighbour_same_class", "Right neighbours", "Of the image's own class.", True),
+    Metric("neighbor_similarity", "Nearness of neighbors", "Mean cosine of K neighbors."),
+    Metric("neighbors_changed", "New neighbors", "Not there at the search before.", True),
+    Metric("neighbor_same_class", "Right neighbors", "Of the image's own class.", True),
     Metric("images_per_second", "Images per second", "How fast it trains."),
-    Metric("data_wait", "Waiting for data", "Part of the time; if large, raise --workers.", True),
+    Metric(
+        "data_wait", "Waiting for data", "Part of the time; if large, raise --num_workers.", True
+    ),
 )
 
 
@@ -105,7 +105,7 @@ def _drawn(run: Run, metric: Metric, by_epoch: bool) -> _Drawn:
 
 
 def _thinned(values: list[float]) -> list[float]:
-    """At most so many values: means of neighbouring ones."""
+    """At most so many values: means of neighboring ones."""
     count = len(values)
     if count <= _MOST_POINTS:
         return values
@@ -114,7 +114,7 @@ def _thinned(values: list[float]) -> list[float]:
 
 
 def _running_mean(values: list[float]) -> list[float]:
-    """Each value's mean with its neighbours, together about a fifth of all."""
+    """Each value's mean with its neighbors, together about a fifth of all."""
     reach = max(1, len(values) // 10)
     windows = [values[max(0, i - reach) : i + reach + 1] for i in range(len(values))]
     return [sum(window) / len(window) for window in windows]

@@ -1,4 +1,4 @@
-"""What did it group? Weak labels of a batch, neighbours and augmentations, as rows of pictures."""
+"""What did it group? Weak labels of a batch, neighbors and augmentations, as rows of pictures."""
 
 import dataclasses
 import math
@@ -14,13 +14,13 @@ from wcl.data import with_channels
 from wcl.data.photo_views import PhotoViews, Task
 from wcl.methods import build_method
 from wcl.models.encoder import Encoder
-from wcl.models.multiview import view_kinds
+from wcl.models.multiview import view_specs
 from wcl.neighbors import nearest
 from wcl.ops.diagnostics import weak_label_quality
 from wcl.ops.randomness import Draws, Integers
 from wcl.ops.weak_labels import weak_labels
 from wcl.report.page import escape
-from wcl.report.shown import Seen, Shown, embedding, members, shares
+from wcl.report.shown import EncodedImages, ReportImages, embedding, members, shares
 from wcl.report.sprites import picture
 from wcl.system.errors import RunError
 
@@ -30,7 +30,7 @@ _ACROSS = 12
 _FEWEST = 3  # images of a group that can be called pure or mixed
 _MAJORITY = 0.5  # of one class, or it is not pure even beside others that are less so
 _ANCHORS = 6
-_NEIGHBOURS = 8
+_NEIGHBORS = 8
 _AUGMENTED = 4
 _VIEWS = 6
 
@@ -53,10 +53,10 @@ class Group:
         return -sum(share * math.log(share) for _, share in self.classes)
 
 
-def grouped(encoder: Encoder, shown: Shown, config: PretrainConfig) -> str:
+def grouped(encoder: Encoder, shown: ReportImages, config: PretrainConfig) -> str:
     """The groups of one batch of augmented views, as in a step of training."""
     rows = np.random.default_rng(config.seed).permutation(len(shown))
-    rows = rows[: min(config.batch, _LARGEST_BATCH)].astype(np.int64)
+    rows = rows[: min(config.batch_size, _LARGEST_BATCH)].astype(np.int64)
     rows, kinds = _views(shown, rows, encoder, config, 1)
     if len(rows) < 2:
         raise RunError("there are too few images for a batch")
@@ -98,13 +98,13 @@ def notable(groups: Sequence[Group]) -> dict[str, list[Group]]:
     return chosen
 
 
-def anchors(shown: Shown, seen: Seen, config: PretrainConfig) -> str:
+def anchors(shown: ReportImages, seen: EncodedImages, config: PretrainConfig) -> str:
     """Some images, and the nearest others by the cosine of their features."""
     crops = config.crops
-    count = min(crops.count if crops.count and crops.neighbours else _NEIGHBOURS, _ACROSS)
+    count = min(crops.count if crops.count and crops.neighbors else _NEIGHBORS, _ACROSS)
     count = min(count, len(shown) - 1)
     if count < 1:
-        return _note("There are too few images for neighbours.")
+        return _note("There are too few images for neighbors.")
     rows = torch.from_numpy(_some(len(shown), _ANCHORS, config.seed))
     cosines, near = nearest(seen.features[rows], seen.features, count, rows)
     lines, kinds = [], set()
@@ -126,7 +126,7 @@ def anchors(shown: Shown, seen: Seen, config: PretrainConfig) -> str:
     return "".join(lines) + (f'<p class="legend">{"".join(keys)}</p>' if keys else "")
 
 
-def augmented(encoder: Encoder, shown: Shown, config: PretrainConfig) -> str:
+def augmented(encoder: Encoder, shown: ReportImages, config: PretrainConfig) -> str:
     """Some images and what the augmentations make of them."""
     rows = _some(len(shown), _AUGMENTED, config.seed + 1)
     rows, kinds = _views(shown, rows, encoder, config, _VIEWS)
@@ -150,14 +150,14 @@ def augmented(encoder: Encoder, shown: Shown, config: PretrainConfig) -> str:
 
 
 def _views(
-    shown: Shown, rows: Integers, encoder: Encoder, config: PretrainConfig, count: int
+    shown: ReportImages, rows: Integers, encoder: Encoder, config: PretrainConfig, count: int
 ) -> tuple[Integers, list[Tensor]]:
     """The images that can be read, and for each kind (count, n, C, size, size) views of them."""
     source = with_channels(shown.source, encoder.description.channels)
-    full, *small = view_kinds(config, source.channels)
+    full, *small = view_specs(config, source.channels)
     kinds = [dataclasses.replace(full, count=count), *(small if count > 1 else [])]
     makers = [kind.maker for kind in kinds]
-    task = Task(0, makers, rows, [kind.origins_of(rows) for kind in kinds])
+    task = Task(0, makers, rows, [kind.crop_sources_of(rows) for kind in kinds])
     cut = PhotoViews(source, config.seed, 0)[task]
     found, first = [], 0
     for maker, crops in zip(makers, cut.crops, strict=True):
@@ -173,12 +173,12 @@ def _some(count: int, most: int, seed: int) -> Integers:
     return np.random.default_rng(seed).permutation(count)[:most].astype(np.int64)
 
 
-def _group(shown: Shown, rows: list[int]) -> Group:
+def _group(shown: ReportImages, rows: list[int]) -> Group:
     labels = shown.source.labels
     return Group(rows, [] if labels is None else shares(labels[rows].tolist()))
 
 
-def _group_rows(shown: Shown, chosen: dict[str, list[Group]]) -> str:
+def _group_rows(shown: ReportImages, chosen: dict[str, list[Group]]) -> str:
     """Each group once, under the first thing that it is; beside it stands what else it is."""
     parts: list[str] = []
     done: list[Group] = []
@@ -197,7 +197,7 @@ def _group_rows(shown: Shown, chosen: dict[str, list[Group]]) -> str:
     return "".join(parts)
 
 
-def _group_row(shown: Shown, group: Group, also: Sequence[str]) -> str:
+def _group_row(shown: ReportImages, group: Group, also: Sequence[str]) -> str:
     said = f"{len(group.rows)} images"
     if group.classes:
         names = [f"{share:.0%} {shown.source.classes[label]}" for label, share in group.classes[:3]]
@@ -216,7 +216,7 @@ def _row(said: str, tiles: Sequence[str]) -> str:
     return f'<figure class="row">{caption}<ul>{"".join(tiles)}</ul></figure>'
 
 
-def _tile(shown: Shown, row: int, alt: str, kind: str, below: str) -> str:
+def _tile(shown: ReportImages, row: int, alt: str, kind: str, below: str) -> str:
     return _img(picture(shown.tiles[row], shown.side), alt, kind, below)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from wcl.evaluation.project import tsne
-from wcl.report.shown import Seen, Shown
+from wcl.report.shown import EncodedImages, ReportImages
 from wcl.report.sprites import sheets
 from wcl.system.errors import RunError
 
@@ -15,7 +15,9 @@ _FEWEST = 4  # images; t-SNE needs some
 _GRID = 10_000
 
 
-def maps(shown: Shown, seen: Sequence[Seen | None], seed: int) -> tuple[dict[str, Any], list[str]]:
+def maps(
+    shown: ReportImages, seen: Sequence[EncodedImages | None], seed: int
+) -> tuple[dict[str, Any], list[str]]:
     """The maps of all runs that have an encoder, and what kept others from having one."""
     notes: list[str] = []
     if len(shown) < _FEWEST:

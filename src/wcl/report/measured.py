@@ -29,7 +29,7 @@ _TAU = 0.1  # of k-NN, as `wcl eval` has it
 
 @dataclass(frozen=True)
 class Splits:
-    """Labelled images to measure with."""
+    """Labeled images to measure with."""
 
     train: Source
     test: Source
@@ -38,7 +38,11 @@ class Splits:
 
 
 def measured(
-    runs: Sequence[Run], encoders: Sequence[Encoder | None], spec: str, classes: int, workers: int
+    runs: Sequence[Run],
+    encoders: Sequence[Encoder | None],
+    spec: str,
+    classes: int,
+    num_workers: int,
 ) -> Scores:
     """What `wcl eval all` found, or where it was not run a quick k-NN if there are labels.
 
@@ -65,7 +69,7 @@ def measured(
         if not found.rows:
             found.notes.append(f"Nothing can be measured: {error}.")
         return found
-    baselines = _Baselines(splits, workers)
+    baselines = _Baselines(splits, num_workers)
     for number in quick:
         encoder = encoders[number]
         assert encoder is not None
@@ -102,22 +106,22 @@ class _Baseline(NamedTuple):
     """The training and the test images as rows of numbers."""
 
     untrained: list[Tensor]
-    """Features of a network that has learnt nothing."""
+    """Features of a network that has learned nothing."""
     pixels: list[Tensor]
 
 
 class _Baselines:
     """What pixels and untrained networks make of the images; each image is read once for both."""
 
-    def __init__(self, splits: Splits, workers: int) -> None:
-        self.splits, self.workers = splits, workers
+    def __init__(self, splits: Splits, num_workers: int) -> None:
+        self.splits, self.num_workers = splits, num_workers
         self._labels: list[Tensor] = []
         self._known: dict[str, _Baseline] = {}
 
     def of(self, encoder: Encoder) -> _Baseline:
         """For images as this encoder gets them; runs of the same network share it."""
         own = encoder.description
-        blank = Description(own.model, (), own.channels, own.size, own.mean, own.std)
+        blank = Description(own.model, (), own.channels, own.image_size, own.mean, own.std)
         key = repr(blank)
         if key not in self._known:
             self._known[key] = self._compute(blank, encoder.device)
@@ -132,10 +136,10 @@ class _Baselines:
             assert source.labels is not None
             features, small, rows = [], [], []
             total = -(-len(source) // BATCH)
-            batches = pixel_batches(network, source, self.workers)
+            batches = pixel_batches(network, source, self.num_workers)
             for pixels, index in track(batches, "measuring the untrained network", total):
                 features.append(network.embed(pixels))
-                side = min(_PIXEL_SIDE, blank.size)
+                side = min(_PIXEL_SIDE, blank.image_size)
                 small.append(F.adaptive_avg_pool2d(pixels.float(), side).flatten(1))
                 rows.append(index)
             if not rows:
@@ -158,7 +162,7 @@ def _add_quick(
 ) -> None:
     splits, channels = baselines.splits, encoder.description.channels
     train, test = (with_channels(source, channels) for source in (splits.train, splits.test))
-    ours = knn(encoder, train, test, KnnConfig(tau=_TAU, workers=baselines.workers))
+    ours = knn(encoder, train, test, KnnConfig(temperature=_TAU, num_workers=baselines.num_workers))
     row = found.row(
         {
             "protocol": "knn",
@@ -188,7 +192,7 @@ def _add_pixels(found: Scores, encoder: Encoder, baselines: _Baselines) -> None:
 
 
 def _splits(spec: str, classes: int, most: int) -> Splits:
-    """Labelled training and test images: all, or if they are more than `most`, some of them.
+    """Labeled training and test images: all, or if they are more than `most`, some of them.
 
     Raises:
         InputError: there are none.

@@ -39,10 +39,10 @@ def recipe_of(run: Run) -> Recipe | None:
     """The recipe that a run was made from, or the nearest; None if its settings are not known."""
     if run.config is None:
         return None
-    for sitting in run.sittings:
-        if sitting.recipe in recipe_names():
-            different = _differences(_recipe(sitting.recipe), _flat(asdict(run.config)))
-            return Recipe(sitting.recipe, different, True)
+    for session in run.sessions:
+        if session.recipe in recipe_names():
+            different = _differences(_recipe(session.recipe), _flat(asdict(run.config)))
+            return Recipe(session.recipe, different, True)
     return Recipe(*nearest_recipe(run.config), False)
 
 
@@ -89,7 +89,7 @@ def commands(
     lines = []
     for run in runs:
         folder, recipe = short(run.folder), recipe_of(run)
-        first = next((sitting for sitting in run.sittings if sitting.step == 0), None)
+        first = next((session for session in run.sessions if session.step == 0), None)
         if first is not None and first.command:
             lines.append((f"{run.name}, as it was made", first.command))
         lines.append(
@@ -143,16 +143,16 @@ def training_facts(run: Run) -> list[tuple[str, str]]:
     return facts
 
 
-def made_with(run: Run) -> list[tuple[int, dict[str, str]]]:
+def provenance(run: Run) -> list[tuple[int, dict[str, str]]]:
     """Versions and machine of a run's first sitting, then what was different in later ones, and
     how many steps had been taken before."""
     found: list[tuple[int, dict[str, str]]] = []
     before: dict[str, str] = {}
-    for sitting in run.sittings:
-        now = sitting.versions | sitting.machine
+    for session in run.sessions:
+        now = session.versions | session.machine
         new = {name: value for name, value in now.items() if before.get(name) != value}
         if new:
-            found.append((sitting.step, new))
+            found.append((session.step, new))
         before = now
     return found
 

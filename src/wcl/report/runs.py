@@ -12,7 +12,7 @@ from wcl.config.layering import parse_settings
 from wcl.system.errors import InputError
 from wcl.system.paths import expanded, one_line
 from wcl.training.metrics_lines import is_number, read_metrics
-from wcl.training.provenance import Sitting, read_sittings
+from wcl.training.provenance import Session, read_sessions
 
 _ANY_OF = ("config.yaml", "metrics.jsonl", "encoder.safetensors")
 
@@ -29,7 +29,7 @@ class Run:
     """Of metrics.jsonl."""
     evaluation: dict[str, Any] | None
     """What `wcl eval all` found, None if it was not run."""
-    sittings: list[Sitting] = field(default_factory=list)
+    sessions: list[Session] = field(default_factory=list)
     """In which it was trained; none of a run that does not say."""
     missing: list[str] = field(default_factory=list)
     """What is not there, a sentence each."""
@@ -85,7 +85,7 @@ def read_run(path: str) -> Run:
         run.missing.append("no step is logged yet, so there are no curves of it")
     if not run.encoder_file.is_file():
         run.missing.append("no encoder yet: its first epoch has not ended")
-    run.sittings = read_sittings(folder / "made_with.json")
+    run.sessions = read_sessions(folder / "provenance.json")
     run.evaluation = _evaluation(folder / "evaluation.json", run.missing)
     return run
 

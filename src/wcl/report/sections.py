@@ -7,7 +7,7 @@ from wcl.report.page import escape
 from wcl.report.provenance import (
     Recipe,
     machine_facts,
-    made_with,
+    provenance,
     recipe_of,
     training_facts,
     value_text,
@@ -47,7 +47,7 @@ def contents() -> str:
 def section(name: str, content: str) -> str:
     number = list(_QUESTIONS).index(name) + 1
     return (
-        f'<section id="{name}" aria-labelledby="{name}-title">'
+        f'<section id="{name}" aria-labeledby="{name}-title">'
         f'<h2 id="{name}-title"><span>{number}</span> {escape(_QUESTIONS[name])}</h2>'
         f"{content}</section>"
     )
@@ -211,7 +211,7 @@ def mapped(there: bool, missing: Sequence[str]) -> str:
 
 def made(runs: Sequence[Run], commands: Sequence[tuple[str, str]]) -> str:
     parts = [run_heading(runs, number) + settings_of(run) for number, run in enumerate(runs)]
-    return "".join([*parts, repeat(commands), page_made_with()])
+    return "".join([*parts, repeat(commands), page_with_provenance()])
 
 
 def settings_of(run: Run) -> str:
@@ -221,8 +221,8 @@ def settings_of(run: Run) -> str:
     if recipe is None:
         parts.append(notes(["Its settings cannot be read."]))
     else:
-        parts.append(_of_recipe(recipe, next((s.config for s in run.sittings if s.config), "")))
-    for step, facts in made_with(run):
+        parts.append(_of_recipe(recipe, next((s.config for s in run.sessions if s.config), "")))
+    for step, facts in provenance(run):
         when = f"From step {step:,} on it was" if step else "It was"
         parts.append(f"<p>{when} trained with:</p>{_facts([*facts.items()])}")
     return "".join(parts)
@@ -260,7 +260,7 @@ def _in_parts(command: str) -> str:
     return " ".join(f"<span>{escape(part)}</span>" for part in re.split(" (?=--)", command))
 
 
-def page_made_with() -> str:
+def page_with_provenance() -> str:
     return f"<h3>This page was made with</h3>{_facts(machine_facts())}"
 
 

@@ -19,7 +19,7 @@ from wcl.system.errors import RunError
 
 
 @dataclass
-class Shown:
+class ReportImages:
     """A random choice of the images, those of them that can be read, in small."""
 
     source: Source
@@ -46,7 +46,7 @@ class Shown:
 
 
 @dataclass
-class Seen:
+class EncodedImages:
     """The shown images as one encoder sees them."""
 
     features: Tensor
@@ -55,7 +55,7 @@ class Seen:
     """(n,) the weak labels that they would get as one batch."""
 
 
-def choose(whole: Source, most: int, seed: int) -> Shown:
+def choose(whole: Source, most: int, seed: int) -> ReportImages:
     """At most so many of the images, without those that cannot be read."""
     some = in_memory(limited(whole, most, seed))
     side = tile_side(some)
@@ -65,16 +65,16 @@ def choose(whole: Source, most: int, seed: int) -> Shown:
     whole_again = len(readable) == len(some)
     source = some if whole_again else subset(some, np.array(readable, dtype=np.int64))
     kept = [found[row] for row in readable]
-    return Shown(source, kept, side, len(found) - len(kept))
+    return ReportImages(source, kept, side, len(found) - len(kept))
 
 
-def see(encoder: Encoder, shown: Shown, loss: LossConfig, workers: int) -> Seen:
+def see(encoder: Encoder, shown: ReportImages, loss: LossConfig, num_workers: int) -> EncodedImages:
     """Raises RunError if an image has vanished meanwhile, or the encoder has diverged."""
     source = with_channels(shown.source, encoder.description.channels)
-    values, rows = features_and_rows(encoder, source, workers)
+    values, rows = features_and_rows(encoder, source, num_workers)
     if len(rows) < len(shown):
         raise RunError("images vanished while the report was made; try again")
-    return Seen(values, weak_labels(embedding(encoder, values, loss)))
+    return EncodedImages(values, weak_labels(embedding(encoder, values, loss)))
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from wcl.data import ArraySource, Source
-from wcl.data.decode import UnreadableImage, centre_crop
+from wcl.data.decode import UnreadableImage, center_crop
 from wcl.report.page import data_uri
 from wcl.system.machine import cores
 from wcl.system.progress import track
@@ -36,7 +36,7 @@ def tiles(source: Source, rows: Sequence[int], side: int) -> list[Tensor | None]
 
 def _tile(source: Source, side: int, row: int) -> Tensor | None:
     try:
-        return centre_crop(source.image(row), side, source.channels)
+        return center_crop(source.image(row), side, source.channels)
     except UnreadableImage:
         return None
 

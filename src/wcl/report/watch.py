@@ -158,8 +158,8 @@ class _Answer(BaseHTTPRequestHandler):
         elif path == "/state":
             found = self.server.state(query.get("version", ""))
             self._send(json.dumps(found).encode(), "application/json")
-        elif path == "/neighbours.png":
-            self._send((self.server.folder / "neighbours.png").read_bytes(), "image/png")
+        elif path == "/neighbors.png":
+            self._send((self.server.folder / "neighbors.png").read_bytes(), "image/png")
         else:
             self.send_error(404)
 
@@ -204,8 +204,10 @@ def state(run: Run, version: str = "") -> dict[str, Any]:
     training, pid = trainer(run.folder)
     epochs, wanted, done = _epochs(run), _wanted(run), _done(run)
     last = run.lines[-1] if run.lines else {"step": 0, "epoch": 0}
-    of_all = f" of {wanted}" if wanted else ""  # which its settings say, if they can be read
-    said = f"epoch {int(last.get('epoch', 0))}{of_all}, step {int(last['step']):,}"
+    gather_embeddings = (
+        f" of {wanted}" if wanted else ""
+    )  # which its settings say, if they can be read
+    said = f"epoch {int(last.get('epoch', 0))}{gather_embeddings}, step {int(last['step']):,}"
     if not run.lines:
         said = "no step is logged yet"
         if training and run.config is not None:
@@ -227,7 +229,7 @@ def state(run: Run, version: str = "") -> dict[str, Any]:
         "stoppable": pid is not None and not finished,
         "done": done / wanted if wanted else 0.0,
         "version": now,
-        "neighbours": _changed(run.folder / "neighbours.png"),
+        "neighbors": _changed(run.folder / "neighbors.png"),
     }
     if now != version:
         found |= {"runs": [run.name], **charts([run])}
@@ -243,7 +245,7 @@ def waiting(folder: Path) -> dict[str, Any]:
         "stoppable": False,
         "done": 0.0,
         "version": "",
-        "neighbours": 0.0,
+        "neighbors": 0.0,
     }
 
 
@@ -292,7 +294,7 @@ def _page(run: Run) -> str:
     parts = {
         "worked": sections.worked(evaluated([run]), [run.name], missing),
         "healthy": sections.healthy(True),
-        "grouped": '<p id="neighbours"></p>' + sections.notes([f"Groups: {later}"]),
+        "grouped": '<p id="neighbors"></p>' + sections.notes([f"Groups: {later}"]),
         "map": sections.notes([f"The map: {later}"]),
         "made": sections.settings_of(run) + sections.repeat(repeated),
     }

@@ -33,7 +33,7 @@ class ConnectionLost(RunError):
     """Another process of the run is gone, or does not answer."""
 
 
-class ToldElsewhere(Exception):
+class ReportedByRankZero(Exception):
     """The run has failed, and another of its processes says why."""
 
     def __init__(self, status: int) -> None:

@@ -52,7 +52,7 @@ def clear_unfinished(folder: Path) -> None:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A name beside that path to write to: what is there at the end takes its place.
 
     If anything goes wrong, such as a full disk, what was written is removed, and what was at the
@@ -66,7 +66,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     try:
         with errors_naming(path, unfinished):
             yield unfinished
-            onto_disk(unfinished)
+            fsync(unfinished)
             unfinished.replace(path)
     finally:
         with suppress(OSError):
@@ -90,7 +90,7 @@ def errors_naming(path: Path, unfinished: Path) -> Iterator[None]:
         raise OSError(error.errno, reason, str(path)) from error
 
 
-def onto_disk(path: Path) -> None:
+def fsync(path: Path) -> None:
     """Have what was written to a file, or the names in a folder, survive a power cut."""
     opened = os.open(path, os.O_RDONLY)
     try:

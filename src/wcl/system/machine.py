@@ -50,10 +50,10 @@ def use_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
-def check_workers(workers: int) -> None:
+def check_workers(num_workers: int) -> None:
     """Raise InputError if there cannot be so many processes that decode photos."""
-    if not -1 <= workers <= MOST_WORKERS:
-        raise InputError(f"--workers: must be between -1 and {MOST_WORKERS}, not {workers}")
+    if not -1 <= num_workers <= MOST_WORKERS:
+        raise InputError(f"--num_workers: must be between -1 and {MOST_WORKERS}, not {num_workers}")
 
 
 def available_memory() -> int:

@@ -1,4 +1,4 @@
-"""What the pictures for people have in common: colours, lettering, names short enough."""
+"""What the pictures for people have in common: colors, lettering, names short enough."""
 
 from collections.abc import Callable
 
@@ -12,14 +12,14 @@ def write(
     place: tuple[float, float],
     text: str,
     size: int,
-    colour: str = INK,
+    color: str = INK,
     width: float | None = None,
 ) -> None:
     """Draw text of a size in pixels, its upper left corner there, shortened to a width."""
     font = ImageFont.load_default(size)
     if width is not None:
         text = shortened(text, width, font.getlength)
-    pen.text(place, text, colour, font)
+    pen.text(place, text, color, font)
 
 
 def text_width(text: str, size: int) -> float:

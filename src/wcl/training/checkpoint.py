@@ -17,7 +17,7 @@ import yaml
 
 from wcl.config import PretrainConfig, flat
 from wcl.system.errors import UNMAKEABLE, InputError, RunError
-from wcl.system.files import onto_disk, written_whole
+from wcl.system.files import atomic_write, fsync
 from wcl.system.paths import expanded, one_line
 from wcl.system.progress import console
 
@@ -30,8 +30,8 @@ _CHUNK = 2**20
 _PATIENCE = (0.02, 0.1, 0)
 # Settings that may differ when a run is resumed: they do not change what is computed.
 # (The images are compared with those of the run by themselves, wherever they lie now.)
-_FREE_ON_RESUME = {"out", "data", "device", "threads", "workers", "save_every", "log"}
-_FREE_ON_RESUME |= {"crops.bank", "crops.cache", "devices", "wait", "most_unreadable"}
+_FREE_ON_RESUME = {"out", "data", "device", "threads", "num_workers", "save_every", "log"}
+_FREE_ON_RESUME |= {"crops.bank", "crops.cache", "devices", "wait", "max_unreadable_fraction"}
 
 
 # What a checkpoint has besides its format and its settings.
@@ -39,9 +39,9 @@ _PARTS = {
     "step": int,
     "data": str,
     "monitor": dict,
-    "neighbourhood": dict,
+    "neighborhood": dict,
     "encoder": dict,
-    "optimiser": dict,
+    "optimizer": dict,
     "precision": dict,
     "random": dict,
 }
@@ -53,19 +53,19 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = expanded(path)
         self.config = self.path / "config.yaml"
-        self.made_with = self.path / "made_with.json"
+        self.provenance = self.path / "provenance.json"
         self.metrics = self.path / "metrics.jsonl"
         self.checkpoint = self.path / "checkpoints" / "last.ckpt"
         self.previous = _previous(self.checkpoint)
         self.encoder = self.path / "encoder.safetensors"
-        self.neighbours = self.path / "neighbours.png"
+        self.neighbors = self.path / "neighbors.png"
         self.skipped = self.path / "skipped.txt"
         self.not_finite = self.path / "not_finite.pt"
 
     def must_be_free(self) -> None:
         """Raise InputError if the folder holds a run already."""
         files = (self.config, self.metrics, self.checkpoint, self.previous, self.encoder)
-        if any(file.exists() for file in (*files, self.neighbours)):
+        if any(file.exists() for file in (*files, self.neighbors)):
             raise InputError(
                 f"{self.path}: holds a run; continue it with --resume, or choose another --out"
             )
@@ -162,7 +162,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def write_config(config: PretrainConfig, path: Path) -> None:
-    with written_whole(path) as unfinished, unfinished.open("w") as file:
+    with atomic_write(path) as unfinished, unfinished.open("w") as file:
         yaml.safe_dump(_plain(asdict(config)), file, sort_keys=False, allow_unicode=True)
 
 
@@ -186,7 +186,7 @@ def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -
         if _is_whole(path):
             path.replace(_previous(path))
         unfinished.replace(path)
-        onto_disk(path.parent)
+        fsync(path.parent)
     except OSError as error:
         raise RunError(
             f"{path}: the checkpoint could not be saved ({error.strerror}); {what_is_left(path)}; "

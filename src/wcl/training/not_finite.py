@@ -2,19 +2,19 @@
 
 import torch
 
-from wcl.system.files import written_whole
-from wcl.training.setup import Prepared
+from wcl.system.files import atomic_write
+from wcl.training.setup import TrainingSetup
 
 
-def keep_batch(run: Prepared, step: int) -> None:
+def keep_batch(run: TrainingSetup, step: int) -> None:
     """Write the images of a step, from 1, and the weights into the run's `not_finite.pt`.
 
     The views are made again: they depend on the seed, the epoch and the images alone. The weights
     are those that the step began with, on a CPU; on a GPU, where losses are read now and then, some
-    steps may lie between. Where only the step's update spoilt them, they are those after it. Every
+    steps may lie between. Where only the step's update spoiled them, they are those after it. Every
     process has its own share of the images; the first writes its.
     """
-    if not run.sharing.world.first:
+    if not run.sharding.world.is_rank_zero:
         return
     epoch, place = divmod(step - 1, run.loader.steps_per_epoch)
     batch = next(iter(run.loader.epoch(epoch, run.kinds(epoch), start=place)))
@@ -26,5 +26,5 @@ def keep_batch(run: Prepared, step: int) -> None:
         "views": [views.cpu() for views in batch.views],
         "encoder": run.encoder.state_dict(),
     }
-    with written_whole(run.folder.not_finite) as unfinished:
+    with atomic_write(run.folder.not_finite) as unfinished:
         torch.save(kept, unfinished)

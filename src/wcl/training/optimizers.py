@@ -1,4 +1,4 @@
-"""Optimisers, which parameters they decay, and the learning rate of every step."""
+"""Optimizers, which parameters they decay, and the learning rate of every step."""
 
 import math
 
@@ -23,34 +23,34 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, ob
     ]
 
 
-def build_optimiser(model: nn.Module, config: OptimConfig, rate: float) -> Optimizer:
+def build_optimizer(model: nn.Module, config: OptimConfig, lr: float) -> Optimizer:
     """LARS (trust coefficient 0.001), SGD or AdamW over `parameter_groups`."""
     groups = parameter_groups(model, config.weight_decay)
     if config.name == "lars":
         groups[0]["always_adapt"] = True  # timm would drop the trust ratio where the decay is 0
-        lars: Optimizer = Lars(groups, lr=rate, momentum=config.momentum, trust_coeff=0.001)
+        lars: Optimizer = Lars(groups, lr=lr, momentum=config.momentum, trust_coeff=0.001)
         return lars
     if config.name == "sgd":
-        return torch.optim.SGD(groups, lr=rate, momentum=config.momentum)
-    return torch.optim.AdamW(groups, lr=rate)
+        return torch.optim.SGD(groups, lr=lr, momentum=config.momentum)
+    return torch.optim.AdamW(groups, lr=lr)
 
 
-def peak_rate(config: OptimConfig, batch: int) -> float:
+def peak_lr(config: OptimConfig, batch_size: int) -> float:
     """The rate after warm-up.
 
-    >>> peak_rate(OptimConfig(rate=0.25, rule="linear"), batch=512)
+    >>> peak_rate(OptimConfig(lr=0.25, rule="linear"), batch_size=512)
     0.5
-    >>> peak_rate(OptimConfig(rate=0.075, rule="sqrt"), batch=4096)
+    >>> peak_rate(OptimConfig(lr=0.075, rule="sqrt"), batch_size=4096)
     4.8
     """
-    if config.rule == "linear":
-        return config.rate * batch / 256
-    if config.rule == "sqrt":
-        return round(config.rate * math.sqrt(batch), 12)
-    return config.rate
+    if config.lr_scaling == "linear":
+        return config.lr * batch_size / 256
+    if config.lr_scaling == "sqrt":
+        return round(config.lr * math.sqrt(batch_size), 12)
+    return config.lr
 
 
-def rate_at(step: int, peak: float, warmup: int, total: int) -> float:
+def lr_at(step: int, peak: float, warmup: int, total: int) -> float:
     """Learning rate of a step: linear up to the peak, then half a cosine down to zero.
 
     The first step already moves (peak / warmup), and the last one still does.
@@ -63,6 +63,6 @@ def rate_at(step: int, peak: float, warmup: int, total: int) -> float:
     return peak * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup)))
 
 
-def set_rate(optimiser: Optimizer, rate: float) -> None:
-    for group in optimiser.param_groups:
-        group["lr"] = rate
+def set_lr(optimizer: Optimizer, lr: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = lr

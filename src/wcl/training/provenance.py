@@ -1,4 +1,4 @@
-"""How a run was made: RUN/made_with.json, a list of the sittings in which it was trained.
+"""How a run was made: RUN/provenance.json, a list of the sittings in which it was trained.
 
 A run that is stopped and resumed has several. Nothing that is computed depends on them. They have
 neither the user's name nor the machine's, and no path but those that were typed.
@@ -17,13 +17,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from wcl import __version__
-from wcl.system.files import written_whole
+from wcl.system.files import atomic_write
 
 _PACKAGES = ("torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy", "pillow")
 
 
 @dataclass(frozen=True)
-class Sitting:
+class Session:
     """From a start of a run until it ended or was stopped."""
 
     began: str
@@ -40,7 +40,7 @@ class Sitting:
     machine: dict[str, str]
 
 
-def this_sitting(recipe: str, step: int, device: str, processes: int) -> Sitting:
+def current_session(recipe: str, step: int, device: str, processes: int) -> Session:
     """What is known at the start of a run, or when it goes on."""
     words = _words()
     config = [value for name, value in pairwise(words) if name == "--config"]
@@ -48,7 +48,7 @@ def this_sitting(recipe: str, step: int, device: str, processes: int) -> Sitting
     machine = hardware() | {"device": device}
     if processes > 1:
         machine["processes"] = str(processes)
-    return Sitting(
+    return Session(
         began=datetime.now(UTC).isoformat(timespec="seconds"),
         step=step,
         recipe=recipe,
@@ -59,19 +59,19 @@ def this_sitting(recipe: str, step: int, device: str, processes: int) -> Sitting
     )
 
 
-def add_sitting(path: Path, sitting: Sitting, resumed: bool) -> None:
+def add_session(path: Path, session: Session, resumed: bool) -> None:
     """Write it down, behind those before if the run goes on."""
-    sittings = [*(read_sittings(path) if resumed else []), sitting]
-    with written_whole(path) as unfinished:
-        unfinished.write_text(json.dumps([asdict(one) for one in sittings], indent=1) + "\n")
+    sessions = [*(read_sessions(path) if resumed else []), session]
+    with atomic_write(path) as unfinished:
+        unfinished.write_text(json.dumps([asdict(one) for one in sessions], indent=1) + "\n")
 
 
-def read_sittings(path: Path) -> list[Sitting]:
+def read_sessions(path: Path) -> list[Session]:
     """Those that are written down there; none if there is no such file, or a damaged one."""
     damaged = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
     try:
         return [
-            Sitting(
+            Session(
                 began=str(found["began"]),
                 step=int(found["step"]),
                 recipe=str(found["recipe"]),

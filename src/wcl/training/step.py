@@ -15,13 +15,13 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from wcl.distributed.batch_norm import SynchronisedBatchNorm, statistics_kept
-from wcl.distributed.sharding import Share
+from wcl.distributed.batch_norm import SynchronizedBatchNorm, statistics_kept
+from wcl.distributed.sharding import BatchShard
 from wcl.distributed.world import World
 from wcl.methods import Losses, Method
 from wcl.models.encoder import Embeddings
 from wcl.models.multiview import embed_views, halves, join_images, of_images
-from wcl.ops.randomness import LayerRandomness
+from wcl.ops.randomness import RngState
 
 
 class Step(NamedTuple):
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     """Length of the gradient, all parameters together (times the scale of 16-mixed precision)."""
 
 
-class AllViews(nn.Module):
+class MultiViewModel(nn.Module):
     """A network that takes all views of a step at once: one forward for one backward."""
 
     def __init__(self, encoder: nn.Module, world: World) -> None:
@@ -46,21 +46,21 @@ class AllViews(nn.Module):
         self._world = world
 
     def forward(self, kinds: list[Tensor]) -> list[Embeddings]:
-        # On GPUs the layers themselves are of the synchronised kind.
+        # On GPUs the layers themselves are of the synchronized kind.
         several = self._world.size > 1 and not kinds[0].is_cuda
-        with SynchronisedBatchNorm(self._world) if several else nullcontext():
+        with SynchronizedBatchNorm(self._world) if several else nullcontext():
             return embed_views(self.encoder, kinds)
 
 
 def gradient_step(
-    fabric: Fabric, model: Any, method: Method, kinds: list[Tensor], share: Share, world: World
+    fabric: Fabric, model: Any, method: Method, kinds: list[Tensor], share: BatchShard, world: World
 ) -> Step:
     """Compute the losses of a step and add their gradient to that of the parameters.
 
     Args:
         fabric: the engine.
         model: an `AllViews` that the engine has set up.
-        method: what is minimised.
+        method: what is minimized.
         kinds: for each kind of view those of this process's images.
         share: these images among those of all processes, and the pieces that they go through in.
         world: the processes. Their gradients are averaged, their losses add up: hence its size.
@@ -72,7 +72,7 @@ def gradient_step(
         return Step(losses, first, second, _length(model))
 
     images = sum(len(rows) for rows in share.pieces)
-    randomness = LayerRandomness(fabric.device)
+    randomness = RngState(fabric.device)
     states, parts = [], []
     with torch.no_grad():
         for rows in share.pieces:
@@ -109,7 +109,7 @@ def _length(model: Any) -> Tensor:
 
 
 def _losses(
-    method: Method, full: Embeddings, small: list[Embeddings], share: Share
+    method: Method, full: Embeddings, small: list[Embeddings], share: BatchShard
 ) -> tuple[Losses, Embeddings, Embeddings]:
     first, second = halves(full)
     return method(first, second, small[0] if small else None, share), first, second

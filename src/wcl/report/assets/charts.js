@@ -1,5 +1,5 @@
 "use strict";
-// Line charts: one metric each, the runs as lines of their own colour and dash. Everything from the
+// Line charts: one metric each, the runs as lines of their own color and dash. Everything from the
 // user's disk becomes text through textContent or setAttribute.
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -177,7 +177,7 @@ function drawLegend(data) {
   const dots = [4, 12, 20, 28].map((x, i) => make("circle", { class: "step", cx: x, cy: [8, 4, 7, 3][i], r: 2 }));
   return [
     ...(runs.length > 1 ? runs : []),
-    ...(data.charts.some((chart) => chart.dots.some(Boolean)) ? [entry("single steps; the line is the mean of neighbouring ones", ...dots)] : []),
+    ...(data.charts.some((chart) => chart.dots.some(Boolean)) ? [entry("single steps; the line is the mean of neighboring ones", ...dots)] : []),
   ];
 }
 

@@ -1,17 +1,17 @@
 "use strict";
 // The maps of one or several runs: the same images at other places, with one selection for all.
 
-const COLOURS = 8;
+const COLORS = 8;
 const SHAPES = ["dot", "ring", "triangle"];
-const MOST_KINDS = COLOURS * SHAPES.length - 1; // coloured; the others are grey
+const MOST_KINDS = COLORS * SHAPES.length - 1; // colored; the others are gray
 const MOST_PICTURES = 60;
 
-/** Colours of the page as it is now: light, dark or printed. */
+/** Colors of the page as it is now: light, dark or printed. */
 function palette() {
   const style = getComputedStyle(document.documentElement);
   const value = (name) => style.getPropertyValue(name).trim();
   return {
-    kinds: Array.from({ length: COLOURS }, (_, i) => value(`--c${i}`)),
+    kinds: Array.from({ length: COLORS }, (_, i) => value(`--c${i}`)),
     other: value("--faint"), ink: value("--ink"), ground: value("--ground"),
   };
 }
@@ -85,7 +85,7 @@ class ScatterMap {
     this.canvas.height = this.height * ratio;
     const context = this.canvas.getContext("2d");
     context.scale(ratio, ratio);
-    const { state } = this, colours = palette();
+    const { state } = this, colors = palette();
     const kinds = state.kinds(this.places);
     const size = Math.min(9, 2.6 + this.view.scale * 0.7);
     const picture = Math.min(72, 20 + 5 * this.view.scale);
@@ -98,26 +98,26 @@ class ScatterMap {
         const [x, y] = this.at(index);
         if (x < -40 || y < -40 || x > this.width + 40 || y > this.height + 40) continue;
         if (state.asPictures) state.pictures.draw(context, index, x - picture / 2, y - picture / 2, picture);
-        else mark(context, colours, kinds[index], x, y, size);
+        else mark(context, colors, kinds[index], x, y, size);
       }
     }
     context.globalAlpha = 1;
-    if (state.current !== null) this.ring(context, colours, state.asPictures ? picture * 0.75 : size + 5);
+    if (state.current !== null) this.ring(context, colors, state.asPictures ? picture * 0.75 : size + 5);
     state.ondraw(this);
     if (this.box) {
       context.setLineDash([5, 4]);
-      context.strokeStyle = colours.ink;
+      context.strokeStyle = colors.ink;
       context.strokeRect(...this.box);
     }
   }
 
-  ring(context, colours, radius) {
+  ring(context, colors, radius) {
     const [x, y] = this.at(this.state.current);
-    for (const [width, colour] of [[5, colours.ground], [2.5, colours.ink]]) {
+    for (const [width, color] of [[5, colors.ground], [2.5, colors.ink]]) {
       context.beginPath();
       context.arc(x, y, radius, 0, 7);
       context.lineWidth = width;
-      context.strokeStyle = colour;
+      context.strokeStyle = color;
       context.stroke();
     }
   }
@@ -235,18 +235,18 @@ class ScatterMap {
   }
 }
 
-/** A dot in the colour and shape of its kind; -1 is of no kind of its own. */
-function mark(context, colours, kind, x, y, size) {
-  context.fillStyle = kind < 0 ? colours.other : colours.kinds[kind % COLOURS];
-  context.strokeStyle = colours.ground;
+/** A dot in the color and shape of its kind; -1 is of no kind of its own. */
+function mark(context, colors, kind, x, y, size) {
+  context.fillStyle = kind < 0 ? colors.other : colors.kinds[kind % COLORS];
+  context.strokeStyle = colors.ground;
   context.lineWidth = 0.8;
   context.beginPath();
-  const shape = kind < 0 ? "dot" : SHAPES[Math.floor(kind / COLOURS)];
+  const shape = kind < 0 ? "dot" : SHAPES[Math.floor(kind / COLORS)];
   if (shape === "dot") context.arc(x, y, size, 0, 7);
   else if (shape === "ring") {
     context.arc(x, y, size - 0.6, 0, 7);
     context.strokeStyle = context.fillStyle;
-    context.fillStyle = colours.ground;
+    context.fillStyle = colors.ground;
     context.lineWidth = size * 0.55;
   } else {
     context.moveTo(x, y - size * 1.2);
@@ -266,7 +266,7 @@ function mixed(count) {
   return places.sort((a, b) => hash(a + 1) - hash(b + 1));
 }
 
-/** What all maps share: colouring, the current image, the selection. */
+/** What all maps share: coloring, the current image, the selection. */
 class MapState {
   constructor(map, runs) {
     Object.assign(this, { map, runs, pictures: new Pictures(map), views: [] });
@@ -281,7 +281,7 @@ class MapState {
     const counts = new Map();
     for (const value of values) counts.set(value, (counts.get(value) || 0) + 1);
     const order = [...counts.keys()];
-    // Few classes keep their own order; of many the commonest are coloured.
+    // Few classes keep their own order; of many the commonest are colored.
     order.sort(order.length > MOST_KINDS ? (a, b) => counts.get(b) - counts.get(a) : (a, b) => a - b);
     const rank = new Map(order.map((value, i) => [value, i < MOST_KINDS ? i : -1]));
     return { order: order.slice(0, MOST_KINDS), counts, kinds: values.map((value) => rank.get(value)), others: Math.max(0, order.length - MOST_KINDS) };
@@ -289,7 +289,7 @@ class MapState {
 
   kinds(places) {
     if (this.by === "label") return this.classes.kinds;
-    if (this.by === "run") return places.x.map(() => places.run % COLOURS);
+    if (this.by === "run") return places.x.map(() => places.run % COLORS);
     return places.component.map((component) => (component < MOST_KINDS ? component : -1));
   }
 
@@ -381,7 +381,7 @@ function drawMaps(place, map, runs) {
     strip.replaceChildren(make("p", {}, `${indices.length} images selected${more} `, clear), ...tiles);
   }
 
-  /** The buttons only when they are of another kind or colour, else which of them is pressed. */
+  /** The buttons only when they are of another kind or color, else which of them is pressed. */
   let inLegend = null;
   function drawKinds() {
     if (inLegend !== state.by) makeKinds();
@@ -409,7 +409,7 @@ function drawMaps(place, map, runs) {
     if (state.by === "label") {
       state.classes.order.forEach((value, kind) => entry(kind, map.classes[value]));
       if (state.classes.others) entry(-1, `${state.classes.others} other classes`);
-    } else if (state.by === "run") map.maps.forEach((one) => entry(one.run % COLOURS, runs[one.run]));
+    } else if (state.by === "run") map.maps.forEach((one) => entry(one.run % COLORS, runs[one.run]));
     else {
       const largest = (numbers) => numbers.reduce((most, number) => Math.max(most, number), 0);
       const count = largest(map.maps.map((one) => largest(one.component))) + 1;
@@ -422,7 +422,7 @@ function drawMaps(place, map, runs) {
 
   const kindsBy = [...(map.labels ? ["label"] : []), "component", ...(map.maps.length > 1 ? ["run"] : [])];
   const names = { label: "class", component: "group", run: "run" };
-  const choice = make("fieldset", {}, make("legend", {}, "Colour by"), ...kindsBy.map((by) => {
+  const choice = make("fieldset", {}, make("legend", {}, "Color by"), ...kindsBy.map((by) => {
     const input = make("input", { type: "radio", name: "by", value: by });
     input.checked = by === state.by;
     input.addEventListener("change", () => {

@@ -18,15 +18,15 @@ function redraw(state) {
   if (before >= 0) element("charts").children[before]?.querySelector("svg").focus({ preventScroll: true });
 }
 
-async function showNeighbours(changed) {
+async function showNeighbors(changed) {
   if (!changed || changed === pictureOf) return;
   pictureOf = changed;
-  const answer = await ask("/neighbours.png");
+  const answer = await ask("/neighbors.png");
   if (!answer.ok) return;
-  const image = make("img", { class: "sheet", alt: "Some images of the run, each with its nearest neighbours" });
+  const image = make("img", { class: "sheet", alt: "Some images of the run, each with its nearest neighbors" });
   image.src = URL.createObjectURL(await answer.blob());
   image.addEventListener("load", () => URL.revokeObjectURL(image.src));
-  element("neighbours").replaceChildren(image);
+  element("neighbors").replaceChildren(image);
 }
 
 async function look() {
@@ -42,7 +42,7 @@ async function look() {
     if (!state.training) element("stop").disabled = false;
     if (state.charts) redraw(state);
     version = state.version;
-    await showNeighbours(state.neighbours);
+    await showNeighbors(state.neighbors);
   } catch {
     element("said").textContent = "wcl watch has ended, or cannot read the run; the curves are the last ones seen.";
     element("stop").hidden = true;

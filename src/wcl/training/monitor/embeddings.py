@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from wcl.config import PretrainConfig
-from wcl.distributed.sharding import Share
+from wcl.distributed.sharding import BatchShard
 from wcl.models.encoder import Embeddings
 from wcl.ops import diagnostics as health
 from wcl.training.step import Step
@@ -19,10 +19,10 @@ class LastEmbeddings:
     def __init__(self, config: PretrainConfig, steps_per_epoch: int) -> None:
         self._count = config.log.health
         # Steps of an epoch before those that they come from.
-        self._before = steps_per_epoch - math.ceil(self._count / config.batch)
+        self._before = steps_per_epoch - math.ceil(self._count / config.batch_size)
         self._parts: list[tuple[Tensor, ...]] = []
 
-    def add(self, in_epoch: int, taken: Step, share: Share) -> None:
+    def add(self, in_epoch: int, taken: Step, share: BatchShard) -> None:
         """Keep those of a step, if it is one of the last; `in_epoch` is its number, from 1."""
         if in_epoch > self._before:
             self._parts.append(share.gather_all(*_sample(taken.first, taken.second)))

@@ -16,7 +16,7 @@ class Means:
     """The figures of an epoch's steps.
 
     Args:
-        half: whether the optimiser itself leaves out steps whose gradient is not finite, as it does
+        half: whether the optimizer itself leaves out steps whose gradient is not finite, as it does
             with numbers of 16 bits.
         world: the processes, whose parts of a loss add up to it.
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wcl.config import PretrainConfig
-from wcl.system.files import onto_disk, written_whole
+from wcl.system.files import atomic_write, fsync
 from wcl.training.checkpoint import RunFolder
 from wcl.training.curves import curve_writers
 from wcl.training.metrics_lines import parse_line
@@ -36,10 +36,10 @@ class MetricsFile:
         for curve in self._curves:
             curve.write(values)
 
-    def onto_disk(self) -> None:
+    def fsync(self) -> None:
         """Have the lines survive a power cut."""
         if self._folder.metrics.exists():
-            onto_disk(self._folder.metrics)
+            fsync(self._folder.metrics)
 
 
 def keep_lines_until(path: Path, step: int) -> None:
@@ -51,5 +51,5 @@ def keep_lines_until(path: Path, step: int) -> None:
         return
     lines = [(line, parse_line(line)) for line in path.read_bytes().splitlines()]
     kept = [line for line, values in lines if values is not None and values["step"] <= step]
-    with written_whole(path) as unfinished:
+    with atomic_write(path) as unfinished:
         unfinished.write_bytes(b"".join(line + b"\n" for line in kept))

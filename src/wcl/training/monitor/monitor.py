@@ -10,7 +10,7 @@ from torch import Tensor
 
 from wcl.config import PretrainConfig
 from wcl.data import Source
-from wcl.distributed.sharding import Share
+from wcl.distributed.sharding import BatchShard
 from wcl.distributed.world import World
 from wcl.methods import Losses
 from wcl.ops import diagnostics as health
@@ -58,16 +58,16 @@ class Monitor:
         self._skipped = SkippedImages(folder.skipped, config, len(source), self._world)
         self._stopwatch = Stopwatch()
         self._metrics = MetricsFile(folder, config)
-        self._terminal = Terminal(config.epochs, steps_per_epoch, step, self._world.first)
+        self._terminal = Terminal(config.epochs, steps_per_epoch, step, self._world.is_rank_zero)
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         """Begin to write into the run's folder, which is ours alone from here on."""
-        self._world.agree(self._begin)
+        self._world.run_on_all_ranks(self._begin)
         return self
 
     def _begin(self) -> None:
-        if self._world.first:
+        if self._world.is_rank_zero:
             self._open.enter_context(self._folder.locked())
             self._open.enter_context(self._metrics.opened(self._step))
             self._open.enter_context(self._terminal.bar)
@@ -97,9 +97,9 @@ class Monitor:
     def step(
         self,
         step: int,
-        rate: float,
+        lr: float,
         taken: Step,
-        share: Share,
+        share: BatchShard,
         classes: Tensor | None,
     ) -> None:
         """Record a step that has been taken.
@@ -128,7 +128,7 @@ class Monitor:
             known = None if classes is None else classes[share.rows]
             weak = self._weak_labels(losses, known)
             self._means.add(weak)
-            self._write_step(step, rate, latest | weak)
+            self._write_step(step, lr, latest | weak)
 
     def _weak_labels(self, losses: Losses, classes: Tensor | None) -> dict[str, float]:
         if not losses.weak_labels:
@@ -139,10 +139,10 @@ class Monitor:
             found |= health.weak_label_quality(labels, classes, self._class_count)
         return {name: float(value) for name, value in found.items()}
 
-    def _write_step(self, step: int, rate: float, values: dict[str, float]) -> None:
+    def _write_step(self, step: int, lr: float, values: dict[str, float]) -> None:
         values = values | self._stopwatch.line()
         epoch = (step - 1) // self._steps_per_epoch + 1
-        self._write({"kind": "step", "step": step, "epoch": epoch, "rate": rate} | values)
+        self._write({"kind": "step", "step": step, "epoch": epoch, "lr": lr} | values)
         self._terminal.numbers(values)
 
     # -- every epoch --------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Monitor:
         if values.get("collapsed", 0) > _COLLAPSED:
             self.say(
                 f"warning: {values['collapsed']:.0%} of the projection's dimensions hardly vary: "
-                "the embeddings have collapsed; try a smaller optim.rate"
+                "the embeddings have collapsed; try a smaller optim.lr"
             )
         for measure in measures:
             values |= measure()
@@ -187,15 +187,15 @@ class Monitor:
     # -- what stays ---------------------------------------------------------------------------
 
     def _write(self, values: dict[str, Any]) -> None:
-        if self._world.first:
+        if self._world.is_rank_zero:
             self._metrics.write(values)
 
     def state(self) -> dict[str, Any]:
         """What the coming lines depend on; those before are safe on the disk."""
         self._means.read()
         self._skipped.share()
-        if self._world.first:
-            self._metrics.onto_disk()
+        if self._world.is_rank_zero:
+            self._metrics.fsync()
         parts = (self._means, self._embeddings, self._skipped, self._stopwatch)
         return {name: value for part in parts for name, value in part.state().items()}
 

@@ -6,7 +6,7 @@ from typing import Any
 from wcl.config import PretrainConfig
 from wcl.distributed.world import World
 from wcl.system.errors import RunError
-from wcl.system.files import written_whole
+from wcl.system.files import atomic_write
 from wcl.system.paths import one_line
 
 
@@ -42,17 +42,17 @@ class SkippedImages:
         Raises:
             RunError: they are too many.
         """
-        for others in self._world.everyones(self._reasons):
+        for others in self._world.all_gather_object(self._reasons):
             self._reasons |= others
-        if self._world.first and self._reasons:
+        if self._world.is_rank_zero and self._reasons:
             lines = (one_line(why) + "\n" for why in self._reasons.values())
-            with written_whole(self._file) as unfinished:
+            with atomic_write(self._file) as unfinished:
                 unfinished.write_text("".join(lines))
         share = len(self._reasons) / self._image_count
-        if share > self._config.most_unreadable:
+        if share > self._config.max_unreadable_fraction:
             raise RunError(
                 f"{self._config.data}: {share:.0%} of its images cannot be read, see "
-                f"{self._file}; mend them, or allow it with --most_unreadable"
+                f"{self._file}; mend them, or allow it with --max_unreadable_fraction"
             )
 
     def state(self) -> dict[str, Any]:

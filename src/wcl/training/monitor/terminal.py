@@ -14,7 +14,7 @@ _SECONDS_BETWEEN_WORDS = 10.0
 _SECONDS_OF_ESTIMATE = 600.0  # a step may take half a minute, and two are needed to tell
 _SHARES = (
     ("purity", "pure"),
-    ("neighbour_same_class", "neighbours pure"),
+    ("neighbor_same_class", "neighbors pure"),
     ("knn_top1", "k-NN"),
     ("data_wait", "waiting"),
 )
