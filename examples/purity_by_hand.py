@@ -28,7 +28,8 @@ from torch import Tensor
 
 from wcl.config import LossConfig, ReproduceConfig
 from wcl.distributed.sharding import BatchShard
-from wcl.methods import METHODS, WCL
+from wcl.methods import METHODS
+from wcl.methods.wcl import WCL
 from wcl.paper import sources
 from wcl.paper.cells import ResultStore, open_result_store, settings_of
 from wcl.paper.purity import worth_of_weak_labels

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from runs import ABLATION
 from wcl.config import LossConfig, ModelConfig
-from wcl.methods import WCL, SimCLR, build_method
+from wcl.methods import build_method
+from wcl.methods.simclr import SimCLR
+from wcl.methods.wcl import WCL
 from wcl.models.encoder import Description, Embeddings, Encoder
 from wcl.ops.losses import crop_nce, crop_swap, nt_xent, supervised_contrastive, swap
 from wcl.ops.weak_labels import weak_labels

@@ -1,17 +1,51 @@
-"""The methods: embeddings of views in, named losses out. A new method is one file here."""
+"""The methods, one file each, found by name or by import path."""
 
-from collections.abc import Callable
+import sys
+from importlib import import_module
 
 from wcl.config import LossConfig
 from wcl.methods.method import Losses, Method
-from wcl.methods.simclr import SimCLR
-from wcl.methods.wcl import WCL
+from wcl.system.errors import InputError, did_you_mean
 
-__all__ = ["METHODS", "WCL", "Losses", "Method", "SimCLR", "build_method"]
+__all__ = ["METHODS", "Losses", "Method", "build_method", "find_method"]
 
-METHODS: dict[str, Callable[[LossConfig, bool], Method]] = {"simclr": SimCLR, "wcl": WCL}
+METHODS = {
+    "simclr": "wcl.methods.simclr:SimCLR",
+    "wcl": "wcl.methods.wcl:WCL",
+}
+
+
+def find_method(name: str) -> type[Method]:
+    """Return the class of a method by its registered name or by its import path.
+
+    Args:
+        name: a name in `METHODS`, or `package.module:Class`. Modules are also found in the
+            current folder, as with `python -m`.
+
+    Raises:
+        InputError: there is no such method, or its module cannot be imported.
+
+    >>> find_method("simclr").__name__
+    'SimCLR'
+    """
+    path = METHODS.get(name, name)
+    module, colon, attribute = path.partition(":")
+    if not colon:
+        raise InputError(
+            f"--method: no method {name}{did_you_mean(name, METHODS)}; use one of "
+            f"{', '.join(METHODS)}, or package.module:Class for a method of your own"
+        )
+    if name not in METHODS and "" not in sys.path:
+        sys.path.insert(0, "")  # the `wcl` script leaves out the current folder
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"--method: {name} cannot be imported ({error})") from error
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise InputError(f"--method: {name} is not a subclass of wcl.methods.Method")
+    return found
 
 
 def build_method(name: str, config: LossConfig, crops: bool = False) -> Method:
-    """The method of that name; the command line has checked the name."""
-    return METHODS[name](config, crops)
+    """Build the method of that name."""
+    return find_method(name)(config, crops)

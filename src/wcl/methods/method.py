@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -35,6 +36,8 @@ class Method(ABC):
         crops: whether there will be small crops beside the two views.
     """
 
+    Settings: ClassVar[type] = LossConfig
+    """Dataclass of the settings of the method: the group `loss` of a run's settings."""
     terms: tuple[str, ...] = ()
     """The losses that it has at most, by the names of their weights in LossConfig."""
 
