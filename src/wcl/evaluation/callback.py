@@ -1,0 +1,47 @@
+"""k-NN accuracy during pretraining, which training receives as a callback."""
+
+from wcl.config import KnnConfig, PretrainConfig
+from wcl.evaluation import evaluate, labeled_splits
+from wcl.models.encoder import Encoder
+from wcl.system.errors import InputError, RunError
+from wcl.system.progress import say
+
+
+class KnnCallback:
+    """Measure k-NN accuracy on the test split after every `log.knn_every` epochs.
+
+    Args:
+        config: the settings of the run.
+    """
+
+    def __init__(self, config: PretrainConfig) -> None:
+        self._every = config.log.knn_every
+        self._config = KnnConfig(
+            data=config.data, classes=config.classes, num_workers=config.num_workers
+        )
+
+    def check(self, channels: int) -> None:
+        """Raise InputError if the data do not allow the measurement, before training starts.
+
+        Args:
+            channels: of the run's images.
+        """
+        if not self._every:
+            return
+        try:
+            labeled_splits("knn", self._config, channels)
+        except InputError as error:
+            raise InputError(f"--log.knn_every: {error}; or leave it at 0") from error
+
+    def __call__(self, encoder: Encoder, epoch: int) -> dict[str, float]:
+        """Return {"knn_top1": …} if it is due after this epoch (counted from 1), else {}.
+
+        A failure, such as test images that have disappeared, is reported and does not end the run.
+        """
+        if not self._every or epoch % self._every:
+            return {}
+        try:
+            return {"knn_top1": evaluate(encoder, "knn", config=self._config).top1}
+        except (InputError, RunError) as error:
+            say(f"k-NN after epoch {epoch}: {error}")
+            return {}
