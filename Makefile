@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two workers, one thread each: more would only get in each other's way on two cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
-.PHONY: demo test lint types tests soak audit clean
+.PHONY: demo test lint types tests soak bench audit clean
 
 demo: .venv/.demo
 	$(BIN)/wcl demo
@@ -23,6 +23,10 @@ tests: .venv/.dev
 
 soak: .venv/.dev
 	$(PYTEST) --dist load --maxschedchunk 1 -m soak
+
+bench: .venv/.bench
+	@for name in augment labels step crops knn eval scale; do \
+	  echo "$$name:" && $(BIN)/python -m benchmarks $$name || exit 1; done
 
 # Known vulnerabilities of the tested versions; also fails if it cannot look one up.
 audit: .venv/.audit
@@ -43,6 +47,10 @@ audit: .venv/.audit
 .venv/.dev: .venv/bin/python pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@ .venv/.demo
+
+.venv/.bench: .venv/.demo
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	touch $@
 
 # In a place of its own, so that it brings no version of anything into .venv.
 .venv/.audit: .venv/bin/python

@@ -47,7 +47,7 @@ def test_a_run_that_is_not_there_is_told_without_importing_torch(command: str) -
 
 @pytest.mark.parametrize(
     "words",
-    [*([name] for name in COMMANDS), ["eval", "knn"], ["eval", "linear"], ["bench", "step"]],
+    [*([name] for name in COMMANDS), ["eval", "knn"], ["eval", "linear"]],
 )
 def test_every_command_has_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command([*words, "--help"]) == 0
@@ -89,7 +89,6 @@ def test_the_module_is_the_command() -> None:
         (["pretrain", "digits", "epochs=3"], "epochs=3: a setting is written --epochs VALUE"),
         (["pretrain", "digits", "--out"], "--out: its value is missing"),
         (["data"], "source is missing"),
-        (["bench", "labelz"], "did you mean labels"),
         (["recipes", "digit"], "did you mean digits"),
         (["pretrain", "cifar-10", "--out", "x"], "no such recipe (did you mean cifar10"),
         (["pretrain", "--out", "x"], "--data"),
@@ -122,7 +121,6 @@ def test_the_module_is_the_command() -> None:
         ),
         (["pretrain", "digits", "--optim.lr", "1e39", "--out", "x"], "--optim.lr: must be at"),
         (["views", "digits", "--augment.scale", "[2, 3]"], "is not a range"),
-        (["bench", "labels", "--rounds", "-1"], "--rounds"),
         (["views", "digits", "--images", "0"], "--images: must be at least 1"),
         (["views", "digits", "--out", "nowhere/x.png"], "a folder that exists"),
         (["views", "digits", "--out", "x.gif"], "must be a .png file"),

@@ -228,27 +228,6 @@ def reproduce(words: list[str]) -> int:
     return 0 if make_table(name, config, as_json, wants_list) else _STOPPED
 
 
-def bench(words: list[str]) -> int:
-    from wcl.config import BenchConfig
-
-    known = {
-        "augment": "augmentation: ours, torchvision's, kornia's",
-        "labels": "weak labels against a bare product of matrices, and against SciPy",
-        "step": "a step of WCL against one of SimCLR, and what loading images costs",
-        "crops": "a step with small crops against one of SimCLR",
-        "knn": "the search for neighbors: ours, faiss's, exact and approximate",
-        "eval": "the fast linear probe against the paper's",
-        "scale": "memory and time of large batches",
-    }
-    name, words = choice("bench", "benchmark", known, words, "[--json]")
-    as_json, words = take_flag("--json", words)
-    config = options(BenchConfig, f"bench {name}", words, "[--json]")
-    from wcl.bench import bench as run_bench
-
-    run_bench(name, config, as_json)
-    return 0
-
-
 def recipes(words: list[str]) -> int:
     from wcl.config.layering import recipe_file, recipe_names
 
@@ -277,7 +256,6 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "export": (export, "write an encoder for timm, torch, ONNX or the Hugging Face hub"),
     "recipes": (recipes, "list the recipes, or print one"),
     "reproduce": (reproduce, "make a table of the paper: its figures, ours, the difference"),
-    "bench": (bench, "measure speed: augment, labels, step, crops, knn, eval, scale"),
 }
 
 

@@ -1,7 +1,6 @@
 """Typed settings: one definition feeds the command line, YAML, Python and the help text."""
 
 from wcl.config.commands import (
-    BenchConfig,
     DataConfig,
     DemoConfig,
     DuplicatesConfig,
@@ -40,7 +39,6 @@ __all__ = [
     "PROTOCOLS",
     "AllConfig",
     "AugmentConfig",
-    "BenchConfig",
     "ClassifyConfig",
     "CropsConfig",
     "DataConfig",

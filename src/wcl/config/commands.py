@@ -171,13 +171,3 @@ class ReproduceConfig:
     """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
     num_workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand."""
-
-
-@dataclass
-class BenchConfig:
-    """Measure speed, as ratios of things timed side by side in one run."""
-
-    rounds: int = 0
-    """How often each thing is timed; 0 for as often as is usual."""
-    threads: int = 0
-    """CPU threads; 0 leaves it to torch."""

@@ -13,6 +13,7 @@ from rich.table import Table as Printed
 from wcl.config import LogConfig, PretrainConfig
 from wcl.paper.cells import ResultStore, settings_of
 from wcl.paper.sources import needed
+from wcl.paper.synthetic import write_noise, write_photos
 from wcl.paper.tables import Cell, Run
 from wcl.system.progress import console, track
 from wcl.training.metrics_lines import read_metrics
@@ -149,17 +150,7 @@ def _made_up(folder: Path, data: str, count: int, scale: str) -> str:
     """Images such as the data set has, as many as are needed."""
     if data == "digits":
         return data
-    import numpy as np
-    from PIL import Image
-
-    from wcl.bench.step import write_photos
-
     folder.mkdir()
-    if data == "imagenet" and scale != "smoke":
-        write_photos(folder, count)
-        return str(folder)
-    generator = np.random.default_rng(0)
-    for number in range(count):
-        pixels = generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{number:04d}.png")
+    write = write_photos if data == "imagenet" and scale != "smoke" else write_noise
+    write(folder, count)
     return str(folder)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from wcl.config import ReproduceConfig
-from wcl.paper import sources
+from wcl.paper import sources, synthetic
 from wcl.paper.cells import ResultStore, open_result_store
 from wcl.paper.listing import listing, seconds_left, show_listing
 from wcl.paper.purity_picture import write_gains
@@ -44,7 +44,7 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
     made_up = folder / "data"
     every_name = sources.needed(table.cells)
     if smoke:
-        places = sources.made_up(every_name, made_up)
+        places = synthetic.smoke_sources(every_name, made_up)
     else:
         places = sources.given(names, config.data, every_name)
     if wants_list:
@@ -61,7 +61,7 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
         sources.check(names, places)
     result_store = ResultStore(open_result_store(config), config, places)
     if smoke:
-        sources.write_made_up(made_up)
+        synthetic.write_smoke_data(made_up)
 
     failed: dict[str, str] = {}
     finished = True

@@ -2,10 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
-
-import numpy as np
-from PIL import Image
 
 from wcl.data import absolute, open_splits
 from wcl.paper.tables import Cell
@@ -22,8 +18,6 @@ WHERE = {
 """Every data set by its name, and where to get it."""
 MADE_UP = "made-up pictures stand in for all data sets but the digits; none is needed"
 _BY_NAME = ("digits", "cifar10", "cifar100")  # that the name alone opens
-_MADE_UP_CLASSES = 4
-_MADE_UP_OBJECTS = ("cat", "dog", "person")
 
 
 def needed(cells: tuple[Cell, ...]) -> list[str]:
@@ -72,54 +66,3 @@ def check(names: list[str], found: dict[str, str]) -> None:
         for split in open_splits(found[name]):
             if (split.multi_labels if name == "voc" else split.labels) is None:
                 raise InputError(f"--data: {found[name]} has not the labels of {WHERE[name]}")
-
-
-def made_up(names: list[str], folder: Path) -> dict[str, str]:
-    """Where pictures of colors are, or will be, that stand in for all but the digits."""
-    places = {"digits": "digits", "voc": str(folder.absolute() / "voc")}
-    return {name: places.get(name, str(folder.absolute() / "photos")) for name in names}
-
-
-def write_made_up(folder: Path) -> None:
-    """Write these pictures, unless they are there already."""
-    for name, write in (("photos", _write_photos), ("voc", _write_kit)):
-        if not (folder / name).exists():
-            write(folder / f".{name}.tmp")
-            (folder / f".{name}.tmp").rename(folder / name)
-
-
-def _write_photos(folder: Path) -> None:
-    """Four classes of different colors, photos of many sizes."""
-    for split, count in (("train", 8), ("test", 4)):
-        for label in range(_MADE_UP_CLASSES):
-            place = folder / split / f"class{label}"
-            place.mkdir(parents=True, exist_ok=True)
-            for number in range(count):
-                _picture([label, count, number]).save(place / f"{number:02d}.jpg", quality=90)
-
-
-def _write_kit(folder: Path) -> None:
-    """VOC's layout; the first objects are in half of the images, each in others."""
-    year = folder / "VOC2007"
-    for part in ("Annotations", "ImageSets/Main", "JPEGImages"):
-        (year / part).mkdir(parents=True, exist_ok=True)
-    for split, first in (("trainval", 0), ("test", 24)):
-        numbers = range(first, first + 24)
-        names = [f"{number:06d}" for number in numbers]
-        (year / "ImageSets" / "Main" / f"{split}.txt").write_text("\n".join(names) + "\n")
-        for number, name in zip(numbers, names, strict=True):
-            has = [o for bit, o in enumerate(_MADE_UP_OBJECTS) if number >> bit & 1]
-            things = "".join(f"<object><name>{o}</name></object>" for o in has)
-            annotation = f"<annotation>{things}</annotation>"
-            (year / "Annotations" / f"{name}.xml").write_text(annotation)
-            _picture([number % 8, 0, number]).save(year / "JPEGImages" / f"{name}.jpg", quality=90)
-
-
-def _picture(seed: list[int]) -> Image.Image:
-    """Smooth patches about a color that depends on the first number alone."""
-    color = np.random.default_rng(seed[0]).integers(60, 196, 3)
-    generator = np.random.default_rng(seed)
-    patches = color + generator.integers(-60, 60, (4, 5, 3))
-    height, width = generator.integers(40, 60, 2)
-    image = Image.fromarray(patches.astype(np.uint8))
-    return image.resize((int(width), int(height)), Image.Resampling.BICUBIC)

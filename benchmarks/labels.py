@@ -3,13 +3,13 @@
 import torch
 import torch.nn.functional as F
 
-from wcl.bench.timing import medians
+from benchmarks.timing import medians
 from wcl.ops.weak_labels import nearest_neighbors, weak_labels
 
 _ROWS, _DIMENSIONS = 4096, 128
 
 
-def labels(rounds: int) -> dict[str, float]:
+def measure(rounds: int) -> dict[str, float]:
     """Ratios at N = 4096, D = 128.
 
     `scipy_over_ours` is against the procedure as the paper prints it, with the adjacency matrix of

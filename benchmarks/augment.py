@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
+from benchmarks.timing import medians
 from wcl.augment import ViewMaker
-from wcl.bench.timing import medians
 from wcl.config import AugmentConfig
 from wcl.ops.randomness import Draws
 
@@ -17,7 +17,7 @@ _IMAGES = 512
 _AREA, _JITTER, _GRAY = (0.2, 1.0), (0.4, 0.4, 0.4, 0.1), 0.2
 
 
-def augment(rounds: int) -> dict[str, float | None]:
+def measure(rounds: int) -> dict[str, float | None]:
     """Views per second of each on one core, and the ratios."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from wcl.bench.memory import extra_bytes
-from wcl.bench.timing import medians
+from benchmarks.memory import extra_bytes
+from benchmarks.timing import medians
 from wcl.neighbors import nearest
 from wcl.neighbors.approximate import ApproximateSearch
 from wcl.neighbors.shards import Shards
@@ -23,7 +23,7 @@ _SIZES = (10_000, 20_000, 50_000, 100_000, 200_000)
 _QUERIES = 5_000
 
 
-def knn(rounds: int) -> dict[str, float]:
+def measure(rounds: int) -> dict[str, float]:
     """The ratios, and the seconds for several numbers of images."""
     found = _against_faiss(rounds)
     rows = features_like(max(_SIZES), 128)

@@ -6,9 +6,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from wcl.bench.memory import in_new_process
-from wcl.bench.step import trainer
-from wcl.bench.timing import medians
+from benchmarks.memory import in_new_process
+from benchmarks.step import trainer
+from benchmarks.timing import medians
 from wcl.config import ModelConfig
 
 _BATCH, _PIECE, _SIZE = 2048, 256, 32

@@ -4,8 +4,8 @@ from functools import partial
 
 import torch
 
-from wcl.bench.step import trainer
-from wcl.bench.timing import medians
+from benchmarks.step import trainer
+from benchmarks.timing import medians
 from wcl.config import ModelConfig
 
 _IMAGES = 8
@@ -13,7 +13,7 @@ _SIMCLR = [(2, 224)]
 _CROPS = [(2, 160), (6, 96)]
 
 
-def crops(rounds: int) -> dict[str, float]:
+def measure(rounds: int) -> dict[str, float]:
     """The ratio of two steps, and what the number of pixels alone would make it."""
     model = ModelConfig(backbone="resnet50", head_layers=3)
     generator = torch.Generator().manual_seed(0)

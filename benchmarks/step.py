@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from PIL import Image
 from torch import Tensor
 
+from benchmarks.timing import medians
 from wcl.augment import ViewMaker
-from wcl.bench.timing import medians
 from wcl.config import AugmentConfig, LossConfig, ModelConfig, OptimConfig
 from wcl.data import ArraySource, Source, open_source
 from wcl.data.loader import Loader, Views
@@ -20,13 +19,14 @@ from wcl.distributed.sharding import BatchShard, BatchSharding
 from wcl.distributed.world import World
 from wcl.methods import build_method
 from wcl.models.encoder import Description, Encoder
+from wcl.paper.synthetic import write_photos
 from wcl.training.optimizers import build_optimizer
 from wcl.training.step import MultiViewModel, gradient_step
 
 _CPU = torch.device("cpu")
 
 
-def step(rounds: int) -> dict[str, float]:
+def measure(rounds: int) -> dict[str, float]:
     """The three ratios; a few minutes on two cores."""
     return {
         "wcl_over_simclr": _wcl_over_simclr(rounds),
@@ -118,17 +118,3 @@ def _efficiency(
 
     seconds = medians({"loader": from_loader, "constant": from_constant}, rounds)
     return seconds["constant"] / seconds["loader"]
-
-
-def write_photos(folder: Path, count: int) -> None:
-    """JPEGs of 500×375 cut at random from the two photographs that come with scikit-learn."""
-    from sklearn.datasets import load_sample_images
-
-    photos = [Image.fromarray(image) for image in load_sample_images().images]
-    generator = np.random.default_rng(0)
-    for number in range(count):
-        photo = photos[number % len(photos)]
-        left = int(generator.integers(0, photo.width - 500))
-        top = int(generator.integers(0, photo.height - 375))
-        crop = photo.crop((left, top, left + 500, top + 375))
-        crop.save(folder / f"{number:04d}.jpg", quality=90)

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from wcl.bench.memory import in_new_process
-from wcl.bench.micro_batch import micro_batch
-from wcl.bench.timing import medians
+from benchmarks.memory import in_new_process
+from benchmarks.micro_batch import micro_batch
+from benchmarks.timing import medians
 from wcl.ops.losses import nt_xent, swap
 from wcl.ops.weak_labels import weak_labels
 from wcl.system import machine
@@ -27,7 +27,7 @@ _BATCH, _PROCESSES = 4096, 32  # the paper's
 _FLOAT, _INTEGER = 4, 8  # bytes
 
 
-def scale(rounds: int) -> dict[str, float]:
+def measure(rounds: int) -> dict[str, float]:
     """Growth with the batch, and the figures that it is for."""
     return losses(rounds) | micro_batch(rounds) | communication()
 
