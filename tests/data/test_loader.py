@@ -11,7 +11,7 @@ from images import photo_folder, picture, save_jpeg
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig
 from wcl.data import ArraySource, Source, open_source, subset
-from wcl.data.loader import Batch, Loader, Views
+from wcl.data.loader import Batch, Loader, Views, views_of
 from wcl.ops.randomness import Draws, Integers
 from wcl.system.errors import InputError
 
@@ -266,6 +266,13 @@ def test_unreadable_neighbors_give_crops_of_the_image_and_unreadable_images_none
     assert sorted([*seen.tolist(), *bad]) == list(range(48))
     for batch in found:
         assert [len(views) for views in batch.views] == [2 * len(batch.index)] * 2
+
+
+@pytest.mark.parametrize("kind", ["memory", "photos"])
+def test_views_of_chosen_images_are_those_of_the_first_epoch(kind: str, photos: Source) -> None:
+    source, specs, _, _ = damaged(kind, photos)
+    (batch, *_) = Loader(source, 16, 7, CPU, num_workers=0).epoch(0, specs)
+    assert_same_batches([views_of(source, batch.everyone, specs, seed=7)], [batch])
 
 
 @pytest.mark.parametrize("kind", ["memory", "photos"])

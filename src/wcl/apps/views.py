@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from wcl.config import AugmentConfig, PretrainConfig, ViewsConfig
+from wcl.config import PretrainConfig, ViewsConfig
 from wcl.config.validation import check
 from wcl.data import Source, first_classes, in_memory, open_source
 from wcl.data.decode import UnreadableImage, center_crop
-from wcl.data.photo_views import PhotoViews, Task
+from wcl.data.loader import views_of
 from wcl.models.multiview import view_specs
-from wcl.ops.randomness import Draws, Integers
+from wcl.ops.randomness import Integers
 from wcl.system.errors import InputError
 from wcl.system.files import atomic_write, new_file
 from wcl.system.pictures import INK, RULE, text_width, write
@@ -94,18 +93,11 @@ def _views(source: Source, index: int, config: PretrainConfig, count: int) -> li
     """(C, size, size) bytes of each view, then of each small crop."""
     full, *small = view_specs(config, source.channels)
     kinds = [dataclasses.replace(full, count=count), *small]
-    makers = [kind.maker for kind in kinds]
-    rows = np.array([index], dtype=np.int64)
-    crop_sources = [kind.crop_sources_of(rows) for kind in kinds]
-    cut = PhotoViews(source, config.seed, 0)[Task(0, makers, rows, crop_sources)]
-    if cut.skipped:
-        raise UnreadableImage(cut.skipped[index])
-    found: list[Tensor] = []
-    for maker, crops in zip(makers, cut.crops, strict=True):
-        view = np.arange(len(found), len(found) + len(crops), dtype=np.int64)
-        draws = Draws(config.seed, 0, np.repeat(rows, len(crops)), view)
-        found += _visible(maker.from_crops(crops[:, 0], draws), config.augment)
-    return found
+    batch = views_of(source, np.array([index], dtype=np.int64), kinds, config.seed)
+    if batch.skipped:
+        raise UnreadableImage(batch.skipped[index])
+    pairs = zip(kinds, batch.views, strict=True)
+    return [view for kind, views in pairs for view in kind.maker.to_pixels(views)]
 
 
 def write_neighbors(path: Path, source: Source, neighbors: Integers, seed: int) -> None:
@@ -140,13 +132,6 @@ def neighbor_sheet(
             frames.append([_SAME_CLASS if s else _OTHER_CLASS for s in same])
     parts = [_Part("image", 1), _Part("nearest neighbors", neighbors.shape[1])]
     return _sheet(rows, size, parts, frames) if rows else None
-
-
-def _visible(views: Tensor, augment: AugmentConfig) -> Tensor:
-    """Undo the normalization: bytes again."""
-    channels = views.shape[1]
-    mean, std = (torch.tensor(v[:channels])[:, None, None] for v in (augment.mean, augment.std))
-    return ((views * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
 
 
 def _sheet(

@@ -80,6 +80,15 @@ class ViewMaker:
             self._after_crop(chunk, part, views[rows])
         return views
 
+    def to_pixels(self, views: Tensor) -> Tensor:
+        """Undo the normalization of views: (…, C, size, size) float → uint8."""
+        mean, std = self._normalization(views.device)
+        return ((views * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
+
+    def _normalization(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        mean, std = self.config.mean[: self.channels], self.config.std[: self.channels]
+        return _by_channel(mean, device), _by_channel(std, device)
+
     def _empty(self, draws: Draws, images: Tensor) -> Tensor:
         if images.shape[:2] != (len(draws), self.channels):
             raise ValueError(
@@ -100,10 +109,7 @@ class ViewMaker:
         if self.config.noise > 0:
             noise = draws.normal("noise", views[0].numel(), views.device)
             views = (views + self.config.noise * noise.view_as(views)).clamp_(0, 1)
-        mean, std = (
-            _by_channel(values[: self.channels], views.device)
-            for values in (self.config.mean, self.config.std)
-        )
+        mean, std = self._normalization(views.device)
         torch.sub(views, mean, out=out)
         out.div_(std)
 

@@ -124,6 +124,12 @@ class Loader:
         order = self.order(epoch)
         steps = range(start, self.steps_per_epoch)
         batches = [order[step * self.batch_size : (step + 1) * self.batch_size] for step in steps]
+        return self.batches(epoch, batches, kinds)
+
+    def batches(
+        self, epoch: int, batches: list[Integers], kinds: Sequence[Views]
+    ) -> Iterator[Batch]:
+        """Yield the views of chosen images, `batch_size` of them at a time."""
         if self._pixels is not None:
             return self._from_memory(epoch, batches, kinds)
         return self._from_photos(epoch, batches, kinds)
@@ -179,3 +185,9 @@ class Loader:
             view = np.repeat(np.arange(first, first + kind.count, dtype=np.int64), len(index))
             yield Draws(self.seed, epoch, np.tile(index, kind.count), view)
             first += kind.count
+
+
+def views_of(source: Source, index: Integers, kinds: Sequence[Views], seed: int) -> Batch:
+    """Return views of chosen images as a run with this seed makes them in its first epoch."""
+    loader = Loader(source, len(index), seed, torch.device("cpu"), num_workers=0)
+    return next(loader.batches(0, [index], kinds))

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from wcl.config import PretrainConfig
 from wcl.data import with_channels
-from wcl.data.photo_views import PhotoViews, Task
+from wcl.data.loader import Batch, Views, views_of
 from wcl.methods import build_method
 from wcl.models.encoder import Encoder
 from wcl.models.multiview import view_specs
 from wcl.neighbors import nearest
 from wcl.ops.diagnostics import weak_label_quality
-from wcl.ops.randomness import Draws, Integers
+from wcl.ops.randomness import Integers
 from wcl.ops.weak_labels import weak_labels
 from wcl.report.page import escape
 from wcl.report.shown import EncodedImages, ReportImages, embedding, members, shares
@@ -57,11 +56,12 @@ def grouped(encoder: Encoder, shown: ReportImages, config: PretrainConfig) -> st
     """The groups of one batch of augmented views, as in a step of training."""
     rows = np.random.default_rng(config.seed).permutation(len(shown))
     rows = rows[: min(config.batch_size, _LARGEST_BATCH)].astype(np.int64)
-    rows, kinds = _views(shown, rows, encoder, config, 1)
+    batch, _ = _views(shown, rows, encoder, config, 1)
+    rows = batch.index
     if len(rows) < 2:
         raise RunError("there are too few images for a batch")
     with torch.no_grad():
-        first = kinds[0][0].to(encoder.device)
+        first = batch.views[0].to(encoder.device)
         values = torch.cat([encoder.backbone(part).float().cpu() for part in first.split(256)])
     labels = weak_labels(embedding(encoder, values, config.loss))
     groups = [_group(shown, rows[group].tolist()) for group in members(labels)]
@@ -129,20 +129,18 @@ def anchors(shown: ReportImages, seen: EncodedImages, config: PretrainConfig) ->
 def augmented(encoder: Encoder, shown: ReportImages, config: PretrainConfig) -> str:
     """Some images and what the augmentations make of them."""
     rows = _some(len(shown), _AUGMENTED, config.seed + 1)
-    rows, kinds = _views(shown, rows, encoder, config, _VIEWS)
-    channels = encoder.description.channels
-    mean, std = (
-        torch.tensor(values[:channels])[:, None, None]
-        for values in (config.augment.mean, config.augment.std)
-    )
+    batch, specs = _views(shown, rows, encoder, config, _VIEWS)
+    pixels = [
+        spec.maker.to_pixels(views).unflatten(0, (spec.count, -1))
+        for spec, views in zip(specs, batch.views, strict=True)
+    ]
     lines = []
-    for number, row in enumerate(rows.tolist()):
+    for number, row in enumerate(batch.index.tolist()):
         below = shown.label(row) or "image"
         tiles = [_tile(shown, row, f"image: {shown.alt(row)}", "lead", below)]
-        for kind, views in enumerate(kinds):
-            bytes_ = ((views[:, number] * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
+        for kind, views in enumerate(pixels):
             what = "small crop" if kind else "view"
-            for count, view in enumerate(bytes_, 1):
+            for count, view in enumerate(views[:, number], 1):
                 said = f"{what} {count} of {shown.name(row)}"
                 tiles.append(_img(picture(view, shown.side), said, "crop" if kind else "", ""))
         lines.append(_row("", tiles))
@@ -151,22 +149,15 @@ def augmented(encoder: Encoder, shown: ReportImages, config: PretrainConfig) -> 
 
 def _views(
     shown: ReportImages, rows: Integers, encoder: Encoder, config: PretrainConfig, count: int
-) -> tuple[Integers, list[Tensor]]:
-    """The images that can be read, and for each kind (count, n, C, size, size) views of them."""
+) -> tuple[Batch, list[Views]]:
+    """Return views of the images that can be read, and their specifications.
+
+    Small crops are left out if only one view is wanted.
+    """
     source = with_channels(shown.source, encoder.description.channels)
     full, *small = view_specs(config, source.channels)
-    kinds = [dataclasses.replace(full, count=count), *(small if count > 1 else [])]
-    makers = [kind.maker for kind in kinds]
-    task = Task(0, makers, rows, [kind.crop_sources_of(rows) for kind in kinds])
-    cut = PhotoViews(source, config.seed, 0)[task]
-    found, first = [], 0
-    for maker, crops in zip(makers, cut.crops, strict=True):
-        view = np.repeat(np.arange(first, first + len(crops), dtype=np.int64), len(cut.index))
-        draws = Draws(config.seed, 0, np.tile(cut.index, len(crops)), view)
-        views = maker.from_crops(crops.flatten(0, 1), draws)
-        found.append(views.view(len(crops), len(cut.index), *views.shape[1:]))
-        first += len(crops)
-    return cut.index, found
+    specs = [dataclasses.replace(full, count=count), *(small if count > 1 else [])]
+    return views_of(source, rows, specs, config.seed), specs
 
 
 def _some(count: int, most: int, seed: int) -> Integers:
