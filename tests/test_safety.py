@@ -31,6 +31,7 @@ from runs import tiny_run
 from wcl.config.layering import parse_settings
 from wcl.data import kept_index, open_source
 from wcl.data.decode import UnreadableImage
+from wcl.methods import method_settings
 from wcl.system.errors import InputError
 from wcl.training.checkpoint import load_checkpoint, save_checkpoint
 
@@ -204,7 +205,7 @@ def test_settings_make_no_objects(resume: bool, trap: Trap, tmp_path: Path) -> N
     for tag in ("!!python/object/apply:os.mkdir", "!!python/object/new:os.mkdir"):
         file.write_text(f"epochs: {tag} [{trap.place}]\n")
         with pytest.raises(InputError):
-            parse_settings(["--out", str(tmp_path), "--config", str(file)], resume)
+            parse_settings(["--out", str(tmp_path), "--config", str(file)], method_settings, resume)
 
 
 def test_settings_that_repeat_themselves_do_not_grow(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_settings_that_repeat_themselves_do_not_grow(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("\n".join(lines))
     for words in (["--config", str(tmp_path / "x.yaml")], [f"--config={tmp_path / 'x.yaml'}"]):
         with pytest.raises(InputError, match=r"x\.yaml: has a YAML alias"):
-            parse_settings(["--out", str(tmp_path), *words])
+            parse_settings(["--out", str(tmp_path), *words], method_settings)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,9 @@ def test_a_file_of_settings_includes_no_other_and_takes_no_minutes(
     file = tmp_path / "x.yaml"
     file.write_text(text)
     with pytest.raises(InputError, match=re.escape(said)):
-        parse_settings(["digits", "--config", str(file), "--out", str(tmp_path / "run")])
+        parse_settings(
+            ["digits", "--config", str(file), "--out", str(tmp_path / "run")], method_settings
+        )
 
 
 def test_annotations_cannot_name_files_or_grow(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from inspect import getdoc
 from itertools import takewhile
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from wcl import __version__
 from wcl.config.words import (
@@ -33,6 +33,9 @@ from wcl.system.errors import (
 from wcl.system.signals import stop_signals
 from wcl.system.streams import StandardStream, leave_no_standard_file_closed
 
+if TYPE_CHECKING:
+    from wcl.config import PretrainConfig
+
 _STOPPED = 130  # as a shell reports Ctrl-C
 
 
@@ -41,10 +44,10 @@ def pretrain(words: list[str]) -> int:
     from wcl.config import layering as settings
 
     if wants_help(words):
-        settings.settings_parser(PretrainConfig).print_help()
+        print_settings(PretrainConfig, words)
         return 0
     resume, words = take_flag("--resume", words)
-    config = settings.parse_settings(words, resume)
+    config = settings.parse_settings(words, method_settings, resume)
     if os.environ.get("RANK", "0") == "0":  # of several processes
         sign_of_life(f"{config.method} on {config.data} for {config.epochs} epochs")
     from wcl.training import loop as train
@@ -191,14 +194,15 @@ def views(words: list[str]) -> int:
     from wcl.config import layering as settings
 
     if wants_help(words):
-        settings.settings_parser(ViewsConfig).print_help()
+        print_settings(ViewsConfig, words)
         return 0
     usage = "wcl views SRC [RECIPE] [--out FILE]"
     source, words = positional("source", words, usage)
     recipe = words[:1] if words and not words[0].startswith("-") else []
     if source in settings.recipe_names() and recipe and Path(recipe[0]).expanduser().exists():
         raise InputError(f"{source}: the images come first: wcl views {recipe[0]} {source}")
-    config = settings.parse_views([*recipe, "--data", source, *words[len(recipe) :]])
+    words = [*recipe, "--data", source, *words[len(recipe) :]]
+    config = settings.parse_views(words, method_settings)
     from wcl.apps.views import views as write_views
 
     write_views(config)
@@ -257,6 +261,21 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "recipes": (recipes, "list the recipes, or print one"),
     "reproduce": (reproduce, "make a table of the paper: its figures, ours, the difference"),
 }
+
+
+def method_settings(name: str) -> type:
+    """Return the dataclass of a method's settings."""
+    from wcl.methods import method_settings
+
+    return method_settings(name)
+
+
+def print_settings(into: "type[PretrainConfig]", words: list[str]) -> None:
+    """Print the help of a command that takes the settings of a run."""
+    from wcl.config.layering import settings_parser, value_of
+
+    method = value_of("--method", words)
+    settings_parser(into, method_settings(method) if method else None).print_help()
 
 
 def must_have_weights(run: str) -> None:

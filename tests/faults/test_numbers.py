@@ -13,7 +13,7 @@ from runs import CROPS, TINY, photo_run, stopped_after, tiny_run
 from wcl.config.layering import settings
 from wcl.data import limited, open_source
 from wcl.data.loader import Loader
-from wcl.methods import Losses, build_method
+from wcl.methods import Losses, build_method, method_settings
 from wcl.models.encoder import Encoder
 from wcl.models.multiview import embed_views, halves
 from wcl.system.errors import RunError
@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {"crops": {**CROPS, "warmup": 1}}
 def losses_of_the_kept_batch(run: Path) -> tuple[Losses, Encoder]:
     """What the kept views and weights give, computed again from the file alone."""
     kept = torch.load(run / "not_finite.pt", weights_only=True)
-    config = settings("digits", {**TINY, **SETTINGS, "out": str(run)}, False)
+    config = settings("digits", {**TINY, **SETTINGS, "out": str(run)}, method_settings)
     source = limited(open_source(config.data), config.limit, config.seed)
     method = build_method(config.method, config.loss, crops=True)
     encoder = Encoder(describe(config, source, method.heads))
@@ -45,7 +45,7 @@ def test_a_poisoned_weight_stops_the_run_at_the_next_step_with_what_reproduces_i
     run = tmp_path / "run"
     with stopped_after(6, monkeypatch):
         tiny_run(run, **SETTINGS)
-    config = settings("digits", {**TINY, **SETTINGS, "out": str(run)}, False)
+    config = settings("digits", {**TINY, **SETTINGS, "out": str(run)}, method_settings)
     last = run / "checkpoints" / "last.ckpt"
     state = load_checkpoint(last, config)
     assert state is not None

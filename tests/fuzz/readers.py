@@ -25,6 +25,7 @@ from wcl.data.cifar import cifar
 from wcl.data.decode import UnreadableImage, center_crop, cut_views, open_image
 from wcl.data.parquet import ParquetSource
 from wcl.data.voc import VocSource
+from wcl.methods import method_settings
 from wcl.models.encoder import Description, Encoder
 from wcl.training.checkpoint import load_checkpoint, save_checkpoint
 
@@ -165,7 +166,7 @@ def read_cifar(path: Path) -> None:
 
 
 def read_settings(path: Path) -> None:
-    parse_settings(["--config", str(path), "--out", "x"])
+    parse_settings(["--config", str(path), "--out", "x"], method_settings)
 
 
 def read_annotation(path: Path) -> None:

@@ -29,6 +29,7 @@ from wcl.config import AugmentConfig, CropsConfig, PretrainConfig
 from wcl.config.layering import settings
 from wcl.data import limited, open_source
 from wcl.data.loader import Loader
+from wcl.methods import method_settings
 from wcl.models.encoder import Embeddings
 from wcl.models.multiview import cut_from, embed_views, halves, view_specs
 from wcl.neighbors.crops import NeighborCrops
@@ -157,8 +158,8 @@ def test_a_warm_up_in_epochs_is_that_share_of_the_run(epochs: int, tmp_path: Pat
 
 def test_the_recipe_with_crops_is_the_one_without_but_for_them() -> None:
     """A warm-up of a quarter, which is 25 of its epochs."""
-    plain = settings("cifar10-cpu", {"out": "x"})
-    crops = settings("cifar10-cpu-crops", {"out": "x"})
+    plain = settings("cifar10-cpu", {"out": "x"}, method_settings)
+    crops = settings("cifar10-cpu-crops", {"out": "x"}, method_settings)
     assert dataclasses.replace(crops, crops=plain.crops) == plain
     assert plain.crops.count == 0
     assert (crops.crops.count, crops.crops.size, crops.crops.neighbors) == (4, 16, True)
@@ -255,7 +256,7 @@ def test_the_bank_has_the_features_of_the_first_view_by_the_number_of_the_image(
     changes: dict[str, Any] = {**TINY, "out": str(tmp_path / "run"), "crops": KNN, "limit": 80}
     changes |= {"optim": {"lr": 0.0, "weight_decay": 0.0}}
     run = wcl.pretrain("digits", **changes)
-    config = settings("digits", changes)
+    config = settings("digits", changes, method_settings)
     loader = Loader(limited(open_source("digits"), 80, 0), config.batch_size, config.seed, CPU)
     encoder = wcl.load(run).train()
     expected = torch.zeros(80, encoder.feature_dim)

@@ -12,13 +12,14 @@ from report_pages import (
 )
 from runs import tiny_run
 from wcl.config.layering import recipe_names, settings
+from wcl.methods import method_settings
 from wcl.report.provenance import evaluation_command, nearest_recipe, recipe_of
 from wcl.report.runs import read_run, short
 
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_recipe_is_nearest_to_itself(name: str) -> None:
-    assert nearest_recipe(settings(name, {"data": "x"}))[1] == []
+    assert nearest_recipe(settings(name, {"data": "x"}, method_settings))[1] == []
 
 
 def test_settings_that_differ_are_shown_as_one_types_them(page: Page) -> None:
@@ -42,7 +43,7 @@ def test_the_recipe_is_the_one_that_the_run_names(copy: Path) -> None:
     recipe = recipe_of(run)
     assert run.config is not None and recipe is not None
     assert recipe.known and recipe.name == "imagenet100"
-    wanted = settings("imagenet100", {"data": "x"})
+    wanted = settings("imagenet100", {"data": "x"}, method_settings)
     named = {different.name: different.recipe for different in recipe.differences}
     assert named["batch_size"] == wanted.batch_size and named["epochs"] == wanted.epochs
     assert len(recipe.differences) > len(nearest_recipe(run.config)[1])

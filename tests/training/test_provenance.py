@@ -16,6 +16,7 @@ from runs import TINY, photo_run, stopped_after, tiny_run
 from wcl import __version__
 from wcl.cli import run_command
 from wcl.config.layering import settings
+from wcl.methods import method_settings
 from wcl.training.provenance import add_session, current_session, read_sessions
 
 WORDS = ["--limit", "128", "--batch_size", "32", "--epochs", "1", "--log.tensorboard=false"]
@@ -135,7 +136,7 @@ def test_what_was_written_before_survives_a_failure(
 
 def test_settings_do_not_depend_on_who_asks() -> None:
     """The recipe that is written down is the one whose settings the run has."""
-    assert settings("", {"data": "digits", **TINY}) == settings(
-        "digits", {"data": "digits", **TINY}
-    )
-    assert settings("", {"data": "x", **TINY}) == settings("folder", {"data": "x", **TINY})
+    for recipe, data in (("digits", "digits"), ("folder", "x")):
+        changes = {"data": data, **TINY}
+        unnamed = settings("", changes, method_settings)
+        assert unnamed == settings(recipe, changes, method_settings)

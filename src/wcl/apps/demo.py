@@ -13,6 +13,7 @@ from wcl.config import DemoConfig
 from wcl.config.layering import settings
 from wcl.data import ArraySource, open_splits
 from wcl.evaluation.knn import few_label_accuracy
+from wcl.methods import method_settings
 from wcl.models.encoder import Encoder, load
 from wcl.training import loop as train
 from wcl.training.checkpoint import RunFolder
@@ -29,7 +30,7 @@ def demo(config: DemoConfig) -> dict[str, list[float]]:
         changes |= {"epochs": config.epochs, "threads": config.threads}
         folder = RunFolder(out)
         print(f"run {number} of 2: {method} on the digits", file=sys.stderr)
-        config_of_run, resume = settings("digits", changes), folder.config.exists()
+        config_of_run, resume = settings("digits", changes, method_settings), folder.config.exists()
         if not train.run(config_of_run, resume, "digits", part_of_more=True):
             print("start the demo again to go on from there", file=sys.stderr)
             return {}

@@ -6,7 +6,8 @@ files, then single settings.
 
 import re
 from argparse import ArgumentError
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,11 @@ from wcl.system.paths import expanded, one_line
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
-T = TypeVar("T")
+T = TypeVar("T", bound=PretrainConfig)
+Options = TypeVar("Options")
+SettingsOf = Callable[[str], type]
+"""From the name of a method to the dataclass of its settings. Methods are further down the order of
+packages, so callers pass in how to find them."""
 _RECIPES = Path(__file__).parent.parent / "recipes"
 # Of a file of settings: a hundred times what one has.
 _MOST_LETTERS, _MOST_BRACKETS = 500_000, 1_000
@@ -48,14 +53,15 @@ def recipe_file(name: str) -> Path:
 
 
 def settings(
-    recipe: str = "", changes: dict[str, Any] | None = None, resume: bool = False
+    recipe: str, changes: dict[str, Any], settings_of: SettingsOf, resume: bool = False
 ) -> PretrainConfig:
-    """Settings for Python: a recipe and what to change in it.
+    """Return the settings of a recipe with some of them changed.
 
-    >>> settings("digits", {"epochs": 3, "optim__lr": 0.01}).optim.lr
+    >>> from wcl.methods import method_settings
+    >>> settings("digits", {"epochs": 3, "optim__lr": 0.01}, method_settings).optim.lr
     0.01
     """
-    return parse_settings(as_words(recipe, changes or {}), resume)
+    return parse_settings(as_words(recipe, changes), settings_of, resume)
 
 
 def as_words(recipe: str, changes: dict[str, Any]) -> list[str]:
@@ -69,15 +75,17 @@ def as_words(recipe: str, changes: dict[str, Any]) -> list[str]:
     return [recipe, *words] if recipe else words
 
 
-def parse_settings(words: list[str], resume: bool = False) -> PretrainConfig:
-    """Settings from the words of a command line: `[RECIPE] --name value …`."""
+def parse_settings(
+    words: list[str], settings_of: SettingsOf, resume: bool = False
+) -> PretrainConfig:
+    """Return the settings of a run from a command line: `[RECIPE] --name value …`."""
     run = [f"--config={_run_config(words)}"] if resume else []
-    return _parse_layers(run, words, PretrainConfig)
+    return _parse_layers(run, words, PretrainConfig, settings_of)
 
 
-def parse_views(words: list[str]) -> ViewsConfig:
-    """Settings of a contact sheet: those of a run, and of the sheet."""
-    return _parse_layers([], words, ViewsConfig)
+def parse_views(words: list[str], settings_of: SettingsOf) -> ViewsConfig:
+    """Return the settings of a contact sheet: those of a run, and of the sheet."""
+    return _parse_layers([], words, ViewsConfig, settings_of)
 
 
 def recipe_of(words: list[str], resume: bool = False) -> str:
@@ -87,13 +95,13 @@ def recipe_of(words: list[str], resume: bool = False) -> str:
     """
     if words and not words[0].startswith("-"):
         return words[0]
-    if resume or _value_of("--config", words) is not None:
+    if resume or value_of("--config", words) is not None:
         return ""
-    data = _value_of("--data", words)
+    data = value_of("--data", words)
     return data if data in recipe_names() else "folder"
 
 
-def _parse_layers(layers: list[str], words: list[str], into: type[T]) -> T:
+def _parse_layers(layers: list[str], words: list[str], into: type[T], settings_of: SettingsOf) -> T:
     recipe = recipe_of(words, resume=bool(layers))
     if words and words[0] == recipe:
         if recipe not in recipe_names() and expanded(recipe).exists():
@@ -101,8 +109,11 @@ def _parse_layers(layers: list[str], words: list[str], into: type[T]) -> T:
         words = words[1:]
     if recipe:
         layers = [*layers, f"--config={recipe_file(recipe)}"]
-    _check_files([*layers, *words])
-    return parse(settings_parser(into), [*layers, *words], into)
+    words = [*layers, *words]
+    _check_files(words)
+    # All other settings are checked before the method is imported, which takes seconds.
+    method = parse(settings_parser(into), words, into).method
+    return parse(settings_parser(into, settings_of(method)), words, into, method)
 
 
 def _check_files(words: list[str]) -> None:
@@ -136,8 +147,15 @@ def _check_files(words: list[str]) -> None:
             raise InputError(f"{path}: has a setting config; give several files by --config each")
 
 
-def settings_parser(into: type) -> ArgumentParser:
-    """The parser of `wcl pretrain`, or of another command that takes its settings and more."""
+def settings_parser(
+    into: type[PretrainConfig], method_settings: type | None = None
+) -> ArgumentParser:
+    """Return the parser of `wcl pretrain`, or of another command that takes its settings and more.
+
+    Args:
+        into: dataclass of the command.
+        method_settings: dataclass of the group `loss`; without it the group is not checked.
+    """
     command, usage = _usage(into)
     parser = ArgumentParser(
         prog=f"wcl {command}",
@@ -154,7 +172,12 @@ def settings_parser(into: type) -> ArgumentParser:
     if into is PretrainConfig:
         # Taken out of the words before they are parsed; named here for the help alone.
         parser.add_argument("--resume", action="store_true", help="Go on with the run in --out.")
-    parser.add_class_arguments(into, as_group=False)
+    parser.add_class_arguments(into, as_group=False, skip={"loss"})
+    if method_settings is None:
+        about = "Settings of the method, as --loss.NAME VALUE; add --method NAME to see them here."
+        parser.add_argument("--loss", type=dict[str, Any], default={}, help=about)
+    else:
+        parser.add_class_arguments(method_settings, "loss")
     return parser
 
 
@@ -171,8 +194,16 @@ def options_parser(options: type, prog: str, usage: str) -> ArgumentParser:
     return parser
 
 
-def parse(parser: ArgumentParser, words: list[str], into: type[T]) -> T:
+def parse(
+    parser: ArgumentParser, words: list[str], into: type[Options], method: str = ""
+) -> Options:
     """Parse into a dataclass, with every complaint as one line.
+
+    Args:
+        parser: of the dataclass.
+        words: the command line.
+        into: the dataclass.
+        method: the method of the run, once it is known.
 
     Raises:
         InputError: an unknown setting, or a value that does not fit.
@@ -180,31 +211,32 @@ def parse(parser: ArgumentParser, words: list[str], into: type[T]) -> T:
     try:
         found = parser.instantiate(parser.parse_args(words))
     except ArgumentError as error:
-        raise InputError(_one_line(str(error), words, into)) from error
+        raise InputError(_one_line(str(error), words, into, parser, method)) from error
     except (TypeError, ValueError, RecursionError) as error:  # a file that is not settings at all
         raise InputError(f"--config: cannot be read as settings ({error})") from error
     names = {field.name for field in fields(into)}  # type: ignore[arg-type]
     return into(**{name: value for name, value in vars(found).items() if name in names})
 
 
-def _one_line(message: str, words: list[str], into: type) -> str:
-    known = setting_names(into)
+def _one_line(
+    message: str, words: list[str], into: type, parser: ArgumentParser, method: str
+) -> str:
+    known = list(parser.get_defaults().keys())
     if match := re.search(r"arguments are required: ([\w.]+)", message):
         return f"--{match[1]}: is missing; --help says what it can be"
     if match := re.search(r"unrecognized arguments: --([\w.]+)", message):
-        return f"--{match[1]}: no such setting{did_you_mean(match[1], known)}; --help lists them"
+        return _unknown(match[1], known, method)
     if match := re.search(r"unrecognized arguments: (\S+)", message):
-        return _stray(match[1], words, into)
+        return _stray(match[1], words, into, known)
     if match := re.search(r"argument (--[\w.]+): expected one argument", message):
         return f"{match[1]}: its value is missing"
     if match := re.search(r'Parser key "(\w+)":\s*Unable to load config', message):
         within = next((name for name in known if name.startswith(f"{match[1]}.")), match[1])
         return f"--{match[1]}: a group; set one of it, such as --{within}; --help lists them"
     if match := re.search(r"Group '([\w.]+)' does not accept option '([\w.]+)'", message):
-        name = f"{match[1]}.{match[2]}"
-        return f"{name}: no such setting{did_you_mean(name, known)}; --help lists them"
+        return _unknown(f"{match[1]}.{match[2]}", known, method)
     if match := re.search(r"(?:Option|Key) '([\w.]+)' is not (?:accepted|expected)", message):
-        return f"{match[1]}: no such setting{did_you_mean(match[1], known)}; --help lists them"
+        return _unknown(match[1], known, method)
     if match := re.search(
         r'Parser key "([\w.]+)":\s*Expected an? (.*?)\. Got value: (.*)', message, re.S
     ):
@@ -217,9 +249,18 @@ def _one_line(message: str, words: list[str], into: type) -> str:
     return " ".join(message.split())
 
 
-def _stray(word: str, words: list[str], into: type) -> str:
+def _unknown(name: str, known: list[str], method: str) -> str:
+    guess = did_you_mean(name, known)
+    if name.startswith("loss.") and method:
+        return (
+            f"--{name}: the method {method} has no such setting{guess}; "
+            f"wcl pretrain --method {method} --help lists them"
+        )
+    return f"--{name}: no such setting{guess}; --help lists them"
+
+
+def _stray(word: str, words: list[str], into: type, known: list[str]) -> str:
     """A line about a word that is not where it belongs."""
-    known = setting_names(into)
     if (name := re.match(r"-*([\w.]+)", word)) and name[1] in known:
         return f"{word}: a setting is written --{name[1]} VALUE"
     if re.fullmatch(r"[\d.,]+", word):
@@ -227,7 +268,7 @@ def _stray(word: str, words: list[str], into: type) -> str:
     if into in _COMMANDS and word in recipe_names():
         return f"{word}: a recipe comes before all settings: wcl {' '.join(_usage(into))}"
     for setting in ("data", "query", "to"):  # what people write without its name
-        if setting in known and _value_of(f"--{setting}", words) is None:
+        if setting in known and value_of(f"--{setting}", words) is None:
             return f"{word}: no --SETTING is before it; did you mean --{setting} {word}?"
     return f"{word}: one word too many; --help says what can be written"
 
@@ -237,21 +278,9 @@ def _usage(into: type) -> tuple[str, str]:
     return command, f"{usage} [--SETTING VALUE …]"
 
 
-def setting_names(options: type, prefix: str = "") -> list[str]:
-    """All settings of a dataclass by their dotted names."""
-    names: list[str] = []
-    for field in fields(options):
-        inner = field.default_factory
-        if isinstance(inner, type) and is_dataclass(inner):
-            names += setting_names(inner, f"{prefix}{field.name}.")
-        else:
-            names.append(prefix + field.name)
-    return names
-
-
 def _run_config(words: list[str]) -> Path:
     """The settings that the run in `--out` was started with."""
-    out = _value_of("--out", words)
+    out = value_of("--out", words)
     if out is None:
         raise InputError("--out: name the folder of the run to resume")
     path = expanded(out) / "config.yaml"
@@ -260,7 +289,7 @@ def _run_config(words: list[str]) -> Path:
     return path
 
 
-def _value_of(option: str, words: list[str]) -> str | None:
+def value_of(option: str, words: list[str]) -> str | None:
     for word, following in zip(words, [*words[1:], ""], strict=False):
         name, _, value = word.partition("=")
         if name == option:

@@ -4,7 +4,9 @@ A recipe is a YAML file with some of these settings; whatever it leaves out has 
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from wcl.config.bounds import above, at_least
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -82,15 +84,15 @@ class AugmentConfig:
 class LossConfig:
     """The losses. The weights switch them on and off: the paper's ablations are settings here."""
 
-    temperature: float = 0.1
+    temperature: Annotated[float, above(0)] = 0.1
     """Temperature of every loss."""
-    nce: float = 1.0
+    nce: Annotated[float, at_least(0)] = 1.0
     """Weight of instance discrimination, L_NCE; 0 leaves the first head out."""
-    swap: float = 0.5
+    swap: Annotated[float, at_least(0)] = 0.5
     """β, the weight of the swapped supervised contrastive loss, L_swap (method wcl)."""
-    cnce: float = 1.0
+    cnce: Annotated[float, at_least(0)] = 1.0
     """λ, the weight of instance discrimination of the small crops, L_cNCE."""
-    cswap: float = 0.5
+    cswap: Annotated[float, at_least(0)] = 0.5
     """γ, the weight of the swapped loss of the small crops, L_cswap (method wcl)."""
     heads: Literal["two", "shared"] = "two"
     """Whether the swapped losses have a projection head of their own, as in the paper, or share the
@@ -172,8 +174,9 @@ class PretrainConfig:
     """Images: digits, cifar10, cifar100, a folder, a parquet file or folder, or hf:NAME."""
     out: str = ""
     """Folder that the run is written to."""
-    method: Literal["wcl", "simclr"] = "wcl"
-    """Weakly supervised contrastive learning, or plain instance discrimination."""
+    method: str = "wcl"
+    """What the encoder learns from: a method by its name, such as wcl or simclr, or one of your own
+    as package.module:Class."""
     epochs: int = 100
     """Passes over the data."""
     batch_size: int = 256
@@ -194,7 +197,8 @@ class PretrainConfig:
     crops: CropsConfig = field(default_factory=CropsConfig)
     mild_augment_epochs: int = 0
     """Epochs of MoCo v2's milder augmentation before `augment` takes over."""
-    loss: LossConfig = field(default_factory=LossConfig)
+    loss: Any = None
+    """Settings of the method, a value of its dataclass; None for its defaults."""
     optim: OptimConfig = field(default_factory=OptimConfig)
     log: LogConfig = field(default_factory=LogConfig)
     max_unreadable_fraction: float = 0.5
@@ -219,6 +223,10 @@ class PretrainConfig:
     num_workers: int = -1
     """Processes that decode photos; -1 chooses by the cores at hand. Of several training processes
     each has so many."""
+
+    def defaults(self) -> "PretrainConfig":
+        """Return the default settings, with those of this run's method."""
+        return PretrainConfig(loss=type(self.loss)())
 
     @property
     def crop_size(self) -> int:

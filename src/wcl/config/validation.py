@@ -1,10 +1,10 @@
 """Settings that no run can have, each refused with one line that names it."""
 
-import math
 from dataclasses import asdict
 from importlib.util import find_spec
 
 from wcl.config import PretrainConfig, flat
+from wcl.config.bounds import check_bounds
 from wcl.system.errors import InputError
 from wcl.system.machine import MOST_WORKERS, best_device
 
@@ -24,10 +24,6 @@ _AT_LEAST = {
     "num_workers": -1,
     "model.head_hidden_dim": 1,
     "model.head_out_dim": 1,
-    "loss.nce": 0,
-    "loss.swap": 0,
-    "loss.cnce": 0,
-    "loss.cswap": 0,
     "crops.count": 0,
     "crops.size": 0,
     "crops.warmup": 0,
@@ -87,17 +83,12 @@ def check(config: PretrainConfig) -> None:
     for name, most in _AT_MOST.items():
         if values[name] > most:
             raise InputError(f"--{name}: must be at most {most}, not {values[name]}")
-    for name, value in values.items():
-        numbers = value if isinstance(value, tuple) else (value,)
-        if any(isinstance(n, float) and not math.isfinite(n) for n in numbers):
-            raise InputError(f"--{name}: must be a finite number, not {value}")
+    check_bounds(config)
     most_rate = MAX_LR if config.optim.lr_scaling == "constant" else MAX_LR / config.batch_size
     if config.optim.lr > most_rate:
         raise InputError(f"--optim.lr: must be at most {most_rate:g}, not {config.optim.lr:g}")
     if config.log.health == 1:
         raise InputError("--log.health: must be 0, or at least 2")
-    if config.loss.temperature <= 0:
-        raise InputError(f"--loss.temperature: must be more than 0, not {config.loss.temperature}")
     if config.micro_batch_size == 1:
         raise InputError("--micro_batch_size: must be 0, or at least 2")
     if config.micro_batch_size and config.batch_size % config.micro_batch_size:

@@ -7,7 +7,7 @@ from wcl.config import LossConfig
 from wcl.methods.method import Losses, Method
 from wcl.system.errors import InputError, did_you_mean
 
-__all__ = ["METHODS", "Losses", "Method", "build_method", "find_method"]
+__all__ = ["METHODS", "Losses", "Method", "build_method", "find_method", "method_settings"]
 
 METHODS = {
     "simclr": "wcl.methods.simclr:SimCLR",
@@ -44,6 +44,11 @@ def find_method(name: str) -> type[Method]:
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise InputError(f"--method: {name} is not a subclass of wcl.methods.Method")
     return found
+
+
+def method_settings(name: str) -> type:
+    """Return the dataclass of a method's settings."""
+    return find_method(name).Settings
 
 
 def build_method(name: str, config: LossConfig, crops: bool = False) -> Method:

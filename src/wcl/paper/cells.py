@@ -11,6 +11,7 @@ from typing import Any
 
 from wcl.config import PretrainConfig, ReproduceConfig, flat
 from wcl.config.layering import settings
+from wcl.methods import method_settings
 from wcl.paper.tables import Cell, Measure, Run
 from wcl.system.errors import InputError, RunError
 from wcl.system.files import atomic_write, holds_files
@@ -44,7 +45,7 @@ def _recipe_of(run: Run) -> str:
 
 @cache  # it takes a quarter of a second, and every cell asks for it many times
 def _parsed(recipe: str, changes: tuple[tuple[str, Any], ...]) -> PretrainConfig:
-    return settings(recipe, dict(changes))
+    return settings(recipe, dict(changes), method_settings)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class ResultStore:
     def run_folder(self, run: Run, seed: int) -> Path:
         """The folder of a run; another one if a setting is another."""
         provenance = settings_of(run, seed, self.sources[run.data], self.config)
-        defaults = flat(asdict(PretrainConfig()))
+        defaults = flat(asdict(provenance.defaults()))
         changed = {
             name: value
             for name, value in flat(asdict(provenance)).items()

@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from wcl.config import PretrainConfig, ReportConfig
 from wcl.data import Source, absolute, first_classes, open_source
+from wcl.methods import method_settings
 from wcl.models.encoder import Encoder, load
 from wcl.report import groups, sections
 from wcl.report.charts import charts
@@ -232,8 +233,9 @@ def _settings(run: Run, encoder: Encoder) -> PretrainConfig:
     """Those of the run; where they are lost, as much of them as the encoder tells."""
     if run.config is not None:
         return run.config
-    method: Literal["simclr", "wcl"] = "simclr" if encoder.phi is None else "wcl"
-    return PretrainConfig(image_size=encoder.description.image_size, method=method)
+    method = "simclr" if encoder.phi is None else "wcl"
+    loss = method_settings(method)()
+    return PretrainConfig(image_size=encoder.description.image_size, method=method, loss=loss)
 
 
 def _augmentation(config: PretrainConfig) -> Any:

@@ -41,15 +41,14 @@ def recipe_of(run: Run) -> Recipe | None:
         return None
     for session in run.sessions:
         if session.recipe in recipe_names():
-            different = _differences(_recipe(session.recipe), _flat(asdict(run.config)))
+            different = _differences(session.recipe, run.config)
             return Recipe(session.recipe, different, True)
     return Recipe(*nearest_recipe(run.config), False)
 
 
 def nearest_recipe(config: PretrainConfig) -> tuple[str, list[Difference]]:
     """The recipe that the fewest settings differ from."""
-    ours = _flat(asdict(config))
-    found = {name: _differences(_recipe(name), ours) for name in recipe_names()}
+    found = {name: _differences(name, config) for name in recipe_names()}
     # Of several the one that is called like the data.
     name = min(found, key=lambda name: (len(found[name]), name != config.data, name))
     return name, found[name]
@@ -57,14 +56,14 @@ def nearest_recipe(config: PretrainConfig) -> tuple[str, list[Difference]]:
 
 @cache
 def _recipe(name: str) -> dict[str, Any]:
-    """All settings of a recipe, without the second that the parser of `wcl pretrain` takes."""
-    return _flat(asdict(PretrainConfig())) | _flat(yaml.safe_load(recipe_file(name).read_text()))
+    return _flat(yaml.safe_load(recipe_file(name).read_text()))
 
 
-def _differences(recipe: dict[str, Any], config: dict[str, Any]) -> list[Difference]:
+def _differences(recipe_name: str, config: PretrainConfig) -> list[Difference]:
+    recipe = _flat(asdict(config.defaults())) | _recipe(recipe_name)
     return [
         Difference(name, recipe[name], value)
-        for name, value in config.items()
+        for name, value in _flat(asdict(config)).items()
         if name not in _OF_THE_PLACE and recipe[name] != value
     ]
 

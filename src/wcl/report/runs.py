@@ -9,6 +9,7 @@ from typing import Any
 
 from wcl.config import PretrainConfig
 from wcl.config.layering import parse_settings
+from wcl.methods import method_settings
 from wcl.system.errors import InputError
 from wcl.system.paths import expanded, one_line
 from wcl.training.metrics_lines import is_number, read_metrics
@@ -76,7 +77,7 @@ def read_run(path: str) -> Run:
     run = Run(folder, text(folder.absolute().name), None, [], None)
     settings, metrics = folder / "config.yaml", folder / "metrics.jsonl"
     try:
-        run.config = parse_settings([f"--config={settings}"])
+        run.config = parse_settings([f"--config={settings}"], method_settings)
     except InputError as error:
         there = settings.is_file()
         run.missing.append(f"its settings cannot be read ({error})" if there else "no config.yaml")

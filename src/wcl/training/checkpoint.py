@@ -138,7 +138,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 def must_match(config: PretrainConfig, saved: dict[str, Any], path: Path) -> None:
     """Raise InputError if the settings would not continue the run that was saved with others."""
-    if different := _differences(saved, _plain(asdict(config))):
+    if different := _differences(saved, config):
         name, old, new = different[0]
         raise InputError(
             f"{path}: the run was made with {one_line(f'{name}={old}, not {new}')}; resume it with "
@@ -310,9 +310,10 @@ def _read(path: Path) -> dict[str, Any] | None:
     return state if fits else None
 
 
-def _differences(saved: dict[str, Any], given: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def _differences(saved: dict[str, Any], config: PretrainConfig) -> list[tuple[str, Any, Any]]:
     # A run of an older version had what is the default of settings that it did not know.
-    old, new = flat(_plain(asdict(PretrainConfig()))) | flat(saved), flat(given)
+    defaults, new = (flat(_plain(asdict(settings))) for settings in (config.defaults(), config))
+    old = defaults | flat(saved)
     return [
         (name, old.get(name), new.get(name))
         for name in sorted({*old, *new})

@@ -23,6 +23,7 @@ from wcl.distributed.batch_norm import synchronized
 from wcl.distributed.launch import joined, restarted
 from wcl.distributed.sharding import BatchShard
 from wcl.distributed.world import World
+from wcl.methods import method_settings
 from wcl.models.encoder import Encoder
 from wcl.ops.randomness import RngState
 from wcl.system import machine
@@ -51,7 +52,7 @@ def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
         KeyboardInterrupt: a signal stopped it after a step; `resume=True` goes on from there.
     """
     words = as_words(recipe, changes)
-    config = parse_settings(words, resume)
+    config = parse_settings(words, method_settings, resume)
     if not run(config, resume, recipe_of(words, resume)):
         raise KeyboardInterrupt
     return RunFolder(config.out).path
@@ -68,6 +69,8 @@ def run(
         recipe: that the settings were made from, to be written down.
         part_of_more: whether a larger command makes it, which says what to do next.
     """
+    if config.loss is None:
+        config = dataclasses.replace(config, loss=method_settings(config.method)())
     if config.data:
         config = dataclasses.replace(config, data=absolute(config.data))
     if restarted() and RunFolder(config.out).config.exists():
