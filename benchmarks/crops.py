@@ -1,10 +1,10 @@
-"""What small crops cost: 2×160 + 6×96 pixels of WCL against 2×224 of SimCLR, ResNet-50."""
+"""Cost of small crops: WCL with 2×160 + 6×96 pixels against SimCLR with 2×224, ResNet-50."""
 
 from functools import partial
 
 import torch
 
-from benchmarks.step import trainer
+from benchmarks.step import training_step
 from benchmarks.timing import medians
 from wcl.config import ModelConfig
 
@@ -14,20 +14,20 @@ _CROPS = [(2, 160), (6, 96)]
 
 
 def measure(rounds: int) -> dict[str, float]:
-    """The ratio of two steps, and what the number of pixels alone would make it."""
+    """Return the ratio of two steps and the ratio of their numbers of pixels."""
     model = ModelConfig(backbone="resnet50", head_layers=3)
     generator = torch.Generator().manual_seed(0)
 
-    def views(kinds: list[tuple[int, int]]) -> list[torch.Tensor]:
+    def views(specs: list[tuple[int, int]]) -> list[torch.Tensor]:
         return [
             torch.randn(count * _IMAGES, 3, size, size, generator=generator)
-            for count, size in kinds
+            for count, size in specs
         ]
 
     seconds = medians(
         {
-            "SimCLR": partial(trainer("simclr", model, 224), views(_SIMCLR)),
-            "WCL with crops": partial(trainer("wcl", model, 160, crops=True), views(_CROPS)),
+            "SimCLR": partial(training_step("simclr", model, 224), views(_SIMCLR)),
+            "WCL with crops": partial(training_step("wcl", model, 160, crops=True), views(_CROPS)),
         },
         rounds,
     )
@@ -37,5 +37,5 @@ def measure(rounds: int) -> dict[str, float]:
     }
 
 
-def _pixels(kinds: list[tuple[int, int]]) -> int:
-    return sum(count * size**2 for count, size in kinds)
+def _pixels(specs: list[tuple[int, int]]) -> int:
+    return sum(count * size**2 for count, size in specs)

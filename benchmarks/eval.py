@@ -1,4 +1,4 @@
-"""What keeping features saves: the fast probe against 80 epochs through the encoder."""
+"""Time of the fast linear probe, which caches features, against 80 epochs through the encoder."""
 
 import time
 
@@ -12,17 +12,17 @@ from wcl.evaluation.linear import fit, linear
 from wcl.models.encoder import Description, Encoder
 
 _IMAGES = 50_000
-_TIMED = 1_000  # images that go through the encoder here; the time of all is computed from theirs
+_TIMED = 1_000  # images encoded here; the time of all is extrapolated
 _EPOCHS = 80
 _CLASSES = 10
 
 
 def measure(rounds: int) -> dict[str, float]:
-    """ResNet-18 with the CIFAR stem: 512 features of images of 32×32 pixels.
+    """Return the times of both probes and their ratio: ResNet-18, 512 features, 32×32 pixels.
 
-    One epoch through the encoder is timed on a part of the images, since it takes the same time
-    for every image and in every epoch; the fast probe is trained on all of them, with features
-    drawn at random, and the time of its few epochs through the encoder is added.
+    An epoch through the encoder is timed on some of the images, because every image and every
+    epoch takes the same time. The fast probe is trained on random features of all images, and the
+    time of its few epochs through the encoder is added.
     """
     defaults = AugmentConfig()
     model = ModelConfig(backbone="resnet18", stem="cifar")
@@ -34,10 +34,9 @@ def measure(rounds: int) -> dict[str, float]:
     names = [str(number) for number in range(_CLASSES)]
     part = ArraySource("random", pixels, labels[:_TIMED], names)
     tiny = ArraySource("random", pixels[:64], labels[:64], names)
-    share = _TIMED / _IMAGES
-    one = LinearConfig(mode="paper", epochs=1)
-    seconds = medians({"an epoch": lambda: linear(encoder, part, tiny, one)}, rounds)
-    epoch = seconds["an epoch"] / share
+    one_epoch = LinearConfig(mode="paper", epochs=1)
+    seconds = medians({"an epoch": lambda: linear(encoder, part, tiny, one_epoch)}, rounds)
+    epoch = seconds["an epoch"] * _IMAGES / _TIMED
     rows = torch.randn(_IMAGES, encoder.feature_dim, generator=generator)
     fast = _fast_seconds(rows, labels) + min(KEPT, _EPOCHS) * epoch
     full = _EPOCHS * epoch
@@ -45,7 +44,7 @@ def measure(rounds: int) -> dict[str, float]:
 
 
 def _fast_seconds(rows: torch.Tensor, labels: torch.Tensor) -> float:
-    """Training the linear layer on features that are there."""
+    """Return the time to train the linear layer on cached features."""
     config = LinearConfig(epochs=_EPOCHS)
     steps = -(-len(labels) // config.batch_size)
     began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""What the search for neighbors costs: ours against faiss's, exact against approximate.
+"""Neighbor search: exact search against faiss, approximate search against exact.
 
-Exact search takes the same time for every query, so a part of the queries is timed and the time of
-all of them computed from it. The approximate search is timed whole, with the building of its index.
+Exact search takes the same time for every query, so the time of all queries is extrapolated from
+some of them. The time of approximate search includes building its index.
 """
 
 import time
@@ -18,25 +18,28 @@ from wcl.neighbors.approximate import ApproximateSearch
 from wcl.neighbors.shards import Shards
 
 _K = 4
-_EXACT = (50_000, 512)  # images and features that are compared with faiss's exact search
+_EXACT = (50_000, 512)  # images and features of the comparison with faiss
 _SIZES = (10_000, 20_000, 50_000, 100_000, 200_000)
 _QUERIES = 5_000
 
 
 def measure(rounds: int) -> dict[str, float]:
-    """The ratios, and the seconds for several numbers of images."""
-    found = _against_faiss(rounds)
+    """Return the ratios, and the seconds for several numbers of images."""
+    figures = _against_faiss(rounds)
     rows = features_like(max(_SIZES), 128)
     for size in _SIZES:
-        found[f"exact_seconds_{size}"] = _exact_seconds(rows[:size])
+        figures[f"exact_seconds_{size}"] = _exact_seconds(rows[:size])
         approximate, recall = _approximate_seconds(rows[:size])
-        found[f"approximate_seconds_{size}"] = approximate
-    exact = found[f"exact_seconds_{max(_SIZES)}"]
-    return found | {"approx_recall": recall, "approx_over_exact": approximate / exact}
+        figures[f"approximate_seconds_{size}"] = approximate
+    exact = figures[f"exact_seconds_{max(_SIZES)}"]
+    return figures | {"approx_recall": recall, "approx_over_exact": approximate / exact}
 
 
 def features_like(count: int, dimensions: int, latent: int = 16) -> Tensor:
-    """Unit vectors that vary in few ways, as an encoder's do: a curved surface, and some noise."""
+    """Return unit vectors on a low-dimensional curved surface plus noise, like those of an encoder.
+
+    Shape: (count, dimensions).
+    """
     generator = torch.Generator().manual_seed(0)
     normal = partial(torch.randn, generator=generator)
     hidden = torch.tanh(normal(count, latent) @ normal(latent, dimensions) / latent**0.5)
@@ -45,7 +48,7 @@ def features_like(count: int, dimensions: int, latent: int = 16) -> Tensor:
 
 
 def _against_faiss(rounds: int) -> dict[str, float]:
-    """The neighbors of some of the images, by our exact search and by faiss's."""
+    """Compare exact search with faiss's flat index."""
     import faiss
 
     faiss.omp_set_num_threads(torch.get_num_threads())
@@ -75,7 +78,7 @@ def _exact_seconds(rows: Tensor) -> float:
 
 
 def _approximate_seconds(rows: Tensor) -> tuple[float, float]:
-    """Building the index, tuning it and asking for all; and its recall."""
+    """Return the time to build and tune the index and search for all rows, and the recall."""
     began = time.perf_counter()
     search = ApproximateSearch(Shards(rows), _K, torch.arange(len(rows)))
     for part in torch.arange(len(rows)).split(2**13):

@@ -1,4 +1,4 @@
-"""Weak labels of a batch against the bare similarity product, and against the SciPy route."""
+"""Weak labels of a batch against the similarity product alone, and against SciPy."""
 
 import torch
 import torch.nn.functional as F
@@ -10,11 +10,10 @@ _ROWS, _DIMENSIONS = 4096, 128
 
 
 def measure(rounds: int) -> dict[str, float]:
-    """Ratios at N = 4096, D = 128.
+    """Return the ratios at N = 4096, D = 128.
 
-    `scipy_over_ours` is against the procedure as the paper prints it, with the adjacency matrix of
-    Eq. 5; `scipy_sparse_over_ours` against the leanest use of SciPy that we could think of, with
-    our neighbor search and only the N edges handed over.
+    `scipy_over_ours` compares with the paper's procedure, which builds the adjacency matrix of
+    Eq. 5; `scipy_sparse_over_ours` with our neighbor search and a sparse graph of N edges.
     """
     rows = torch.randn(_ROWS, _DIMENSIONS, generator=torch.Generator().manual_seed(0))
     normal = F.normalize(rows, dim=1)

@@ -1,4 +1,4 @@
-"""Measuring the memory that things take."""
+"""Peak memory of a call."""
 
 import math
 import time
@@ -14,15 +14,15 @@ from wcl.system import machine
 
 
 def in_new_process(call: Callable[..., object], *args: object) -> tuple[float, float]:
-    """Gigabytes and seconds that a call takes in a process that has done nothing else.
+    """Return the gigabytes and seconds that a call takes in a fresh process.
 
     Args:
-        call: a function of a module, which the process imports: it sees no change made to that
-            module since, so what varies belongs into the arguments.
+        call: a module-level function. The process imports its module anew, so changes made to the
+            module's globals are not seen; pass what varies as arguments.
         args: its arguments.
     """
     context = get_context("forkserver")
-    context.set_forkserver_preload([call.__module__])  # torch takes seconds to import: once for all
+    context.set_forkserver_preload([call.__module__])  # importing torch takes seconds
     with ProcessPoolExecutor(1, context) as pool:
         return pool.submit(_measure, torch.get_num_threads(), call, *args).result()
 
@@ -36,9 +36,9 @@ def _measure(threads: int, call: Callable[..., object], *args: object) -> tuple[
 
 
 def extra_bytes(call: Callable[[], object]) -> float:
-    """The most memory that a call takes beyond what is there; only Linux tells."""
+    """Return the peak memory of a call above the current usage; NaN except on Linux."""
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+        Path("/proc/self/clear_refs").write_text("5")  # resets the recorded peak
     except OSError:
         return math.nan
     before = _memory("VmRSS")

@@ -1,7 +1,7 @@
-"""What large batches cost: memory and time of the losses, and what processes tell each other.
+"""Large batches: memory and time of the losses, and bytes sent between processes.
 
-The losses compute the similarities of all pairs a tile at a time. The plain way, which holds them
-all, is here only to be compared with, where memory is large enough for it.
+The losses compute the similarities of all pairs one tile at a time. The plain version here, which
+holds all of them, is the baseline wherever it fits into memory.
 """
 
 import math
@@ -22,39 +22,40 @@ from wcl.system.progress import track
 _IMAGES = (2**10, 2**12, 2**14, 2**16)
 _DIMENSIONS = 128
 _TAU = 0.1
-_PLAIN_MATRICES = 6  # of all pairs, that the plain way holds at the same time
+_PLAIN_MATRICES = 6  # similarity matrices that the plain version holds at once
 _BATCH, _PROCESSES = 4096, 32  # the paper's
 _FLOAT, _INTEGER = 4, 8  # bytes
 
 
 def measure(rounds: int) -> dict[str, float]:
-    """Growth with the batch, and the figures that it is for."""
+    """Return the figures of the losses, of micro-batches and of communication."""
     return losses(rounds) | micro_batch(rounds) | communication()
 
 
 def losses(rounds: int) -> dict[str, float]:
-    """The losses and labels of a step of WCL, by tiles and the plain way, without the network.
+    """Compare the tiled and the plain losses and weak labels of a WCL step, without the network.
 
-    Memory is that of everything but the program, measured in a process of its own. Where only one
-    way fits there is nothing to alternate with, and the seconds are those of that one step.
+    Memory is the peak above that of a fresh process. Where the plain version does not fit, the
+    seconds are those of a single tiled step.
     """
-    found: dict[str, float] = {}
-    ways = {images: _ways_that_fit(images) for images in _IMAGES}
-    for images in track(_IMAGES, "memory of the losses of growing batches"):
-        for way in ways[images]:
-            gigabytes, seconds = in_new_process(_first_step, way, images)
-            found |= {f"{way}_gb_{images}": gigabytes, f"{way}_seconds_{images}": seconds}
+    figures: dict[str, float] = {}
+    versions = {images: _versions_that_fit(images) for images in _IMAGES}
+    for images in track(_IMAGES, "memory of the losses by batch size"):
+        for name in versions[images]:
+            gigabytes, seconds = in_new_process(_first_step, name, images)
+            figures |= {f"{name}_gb_{images}": gigabytes, f"{name}_seconds_{images}": seconds}
     for images in _IMAGES:
-        if len(ways[images]) > 1:
+        if len(versions[images]) > 1:
             rows = _embeddings(images)
-            both = medians({way: partial(_STEPS[way], *rows) for way in ways[images]}, rounds)
-            found |= {f"{way}_seconds_{images}": both[way] for way in both}
-            found["tiled_over_plain"] = both["tiled"] / both["plain"]
-    return found | {"tiled_peak_gb": found[f"tiled_gb_{max(_IMAGES)}"]}
+            steps = {name: partial(_STEPS[name], *rows) for name in versions[images]}
+            seconds_of = medians(steps, rounds)
+            figures |= {f"{name}_seconds_{images}": s for name, s in seconds_of.items()}
+            figures["tiled_over_plain"] = seconds_of["tiled"] / seconds_of["plain"]
+    return figures | {"tiled_peak_gb": figures[f"tiled_gb_{max(_IMAGES)}"]}
 
 
 def communication() -> dict[str, float]:
-    """Bytes that a process receives in a step of WCL, here and by the authors' published code."""
+    """Return the bytes that a process receives in a WCL step, here and in the authors' code."""
     return {
         "bytes_per_step": gathered_bytes(_BATCH, _PROCESSES, _DIMENSIONS, gradient=True)
         + neighbor_bytes(_BATCH, _PROCESSES),
@@ -62,30 +63,32 @@ def communication() -> dict[str, float]:
         + mask_bytes(_BATCH, _PROCESSES),
         "label_bytes_per_step": neighbor_bytes(_BATCH, _PROCESSES),
         "authors_label_bytes_per_step": mask_bytes(_BATCH, _PROCESSES),
-        # All masks are made by one process, which sends each of the others its own.
+        # One process computes all masks and sends each of the others its own.
         "authors_label_bytes_sent_by_one": (_PROCESSES - 1) * mask_bytes(_BATCH, _PROCESSES),
     }
 
 
 def gathered_bytes(batch_size: int, processes: int, dimensions: int, gradient: bool) -> int:
-    """z and v of both views of the others' images; and of its own, what the others add to their
-    gradient, which the authors' code does not ask for."""
+    """Return the bytes of z and v of both views of the other processes' images.
+
+    With `gradient`, also of the gradients that they send back, which the authors' code omits.
+    """
     others = batch_size - batch_size // processes
     return 4 * others * dimensions * _FLOAT * (2 if gradient else 1)
 
 
 def neighbor_bytes(batch_size: int, processes: int) -> int:
-    """For the labels of two views: the neighbor of each of the others' images."""
+    """Return the bytes of the neighbor indices of the other processes' images, for two views."""
     return 2 * (batch_size - batch_size // processes) * _INTEGER
 
 
 def mask_bytes(batch_size: int, processes: int) -> int:
-    """For the labels of two views the authors' way: who is like each of its own, as numbers."""
+    """Return the bytes of the authors' similarity masks of the local images, for two views."""
     return 2 * (batch_size // processes) * batch_size * _FLOAT
 
 
 def _embeddings(images: int) -> list[Tensor]:
-    """z1, z2, v1, v2."""
+    """Return random z1, z2, v1 and v2."""
     generator = torch.Generator().manual_seed(0)
     return [
         torch.randn(images, _DIMENSIONS, generator=generator).requires_grad_() for _ in range(4)
@@ -114,17 +117,17 @@ def _plain(z1: Tensor, z2: Tensor, v1: Tensor, v2: Tensor) -> float:
 
 
 def _similarities(rows: Tensor) -> Tensor:
-    itself = torch.eye(len(rows), dtype=torch.bool)
-    return (rows @ rows.T / _TAU).masked_fill(itself, -math.inf)
+    self_pairs = torch.eye(len(rows), dtype=torch.bool)
+    return (rows @ rows.T / _TAU).masked_fill(self_pairs, -math.inf)
 
 
 _STEPS = {"tiled": _tiled, "plain": _plain}
 
 
-def _first_step(way: str, images: int) -> None:
-    _STEPS[way](*_embeddings(images))
+def _first_step(version: str, images: int) -> None:
+    _STEPS[version](*_embeddings(images))
 
 
-def _ways_that_fit(images: int) -> list[str]:
+def _versions_that_fit(images: int) -> list[str]:
     fits = _PLAIN_MATRICES * _FLOAT * (2 * images) ** 2 < machine.available_memory() / 2
     return ["tiled", "plain"] if fits else ["tiled"]

@@ -1,4 +1,4 @@
-"""What a training step costs: WCL against SimCLR, and the loader against a constant batch."""
+"""Cost of a training step: WCL against SimCLR, and the loader against a constant batch."""
 
 import tempfile
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _CPU = torch.device("cpu")
 
 
 def measure(rounds: int) -> dict[str, float]:
-    """The three ratios; a few minutes on two cores."""
+    """Return three ratios; takes a few minutes on two cores."""
     return {
         "wcl_over_simclr": _wcl_over_simclr(rounds),
         "loader_efficiency_small": _efficiency_small(rounds),
@@ -35,19 +35,22 @@ def measure(rounds: int) -> dict[str, float]:
     }
 
 
-def trainer(
-    method_name: str, model: ModelConfig, size: int, crops: bool = False, piece: int = 0
+def training_step(
+    method_name: str,
+    model: ModelConfig,
+    image_size: int,
+    crops: bool = False,
+    micro_batch_size: int = 0,
 ) -> Callable[[list[Tensor]], None]:
-    """A training step as `wcl pretrain` takes it, on given views of each kind.
+    """Return a function that takes a training step of `wcl pretrain` on given views.
 
     Args:
-        method_name, model, size: settings of a run.
-        crops: whether there are small crops beside the two views.
-        piece: images that pass through the network at a time; 0 for all.
+        method_name, model, image_size, micro_batch_size: settings of a run.
+        crops: whether there are small crops in addition to the two views.
     """
     method = build_method(method_name, LossConfig(), crops)
     mean, std = AugmentConfig().mean, AugmentConfig().std
-    encoder = Encoder(Description(model, method.heads, 3, size, mean, std))
+    encoder = Encoder(Description(model, method.heads, 3, image_size, mean, std))
     encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     fabric, world = Fabric(accelerator="cpu", devices=1), World()
     optimizer = build_optimizer(encoder, OptimConfig(), 0.01)
@@ -55,7 +58,7 @@ def trainer(
 
     def take(views: list[Tensor]) -> None:
         every = np.arange(len(views[0]) // 2)
-        share = BatchShard(BatchSharding(len(every), world, piece), every, every, _CPU)
+        share = BatchShard(BatchSharding(len(every), world, micro_batch_size), every, every, _CPU)
         optimizer.zero_grad(set_to_none=True)
         gradient_step(fabric, network, method, views, share, world)
         optimizer.step()
@@ -67,7 +70,7 @@ def _wcl_over_simclr(rounds: int) -> float:
     """ResNet-18 with the CIFAR stem, batch 256."""
     model = ModelConfig(backbone="resnet18", stem="cifar")
     views = [torch.randn(512, 3, 32, 32, generator=torch.Generator().manual_seed(0))]
-    steps = {name: trainer(name, model, 32) for name in ("simclr", "wcl")}
+    steps = {name: training_step(name, model, 32) for name in ("simclr", "wcl")}
     seconds = medians({name: partial(take, views) for name, take in steps.items()}, rounds)
     return seconds["wcl"] / seconds["simclr"]
 
@@ -97,13 +100,10 @@ def _efficiency(
     augment: AugmentConfig,
     rounds: int,
 ) -> float:
-    """Time of an epoch's steps on a constant batch over that of the same steps from the loader.
-
-    Whole epochs are timed, so all that the loader does falls into its own time.
-    """
+    """Return the time of an epoch on a constant batch over that of an epoch from the loader."""
     loader = Loader(source, batch_size, 0, _CPU)
     maker = ViewMaker(augment, size)
-    take = trainer("wcl", model, size)
+    take = training_step("wcl", model, size)
     views = [Views(maker, 2)]
     constant = next(iter(loader.epoch(0, views))).views
     epoch = iter(range(rounds + 1))

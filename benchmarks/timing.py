@@ -1,4 +1,4 @@
-"""Timing things side by side: times here are only ever compared within one run."""
+"""Timing of alternatives in turn; times are only compared within one run."""
 
 import statistics
 import time
@@ -8,16 +8,17 @@ from typing import Any
 from wcl.system.progress import track
 
 
-def medians(contestants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median seconds of each, called in turn so that a busy moment of the machine hits all alike.
+def medians(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Return the median seconds of each call.
 
-    Each is called once before, unmeasured.
+    Calls alternate, so that other load on the machine affects all of them alike. Each is called
+    once before, unmeasured.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for call in contestants.values():
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
         call()
-    for _ in track(range(rounds), f"timing {', '.join(contestants)}"):
-        for name, call in contestants.items():
+    for _ in track(range(rounds), f"timing {', '.join(calls)}"):
+        for name, call in calls.items():
             began = time.perf_counter()
             call()
             seconds[name].append(time.perf_counter() - began)

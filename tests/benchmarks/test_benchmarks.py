@@ -56,7 +56,7 @@ def test_large_batches_are_measured_under_their_names_where_they_fit_into_memory
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(scale, "_IMAGES", (64, 128))
-    for name, value in {"_BATCH": 16, "_PIECE": 8, "_SIZE": 32}.items():
+    for name, value in {"_BATCH": 16, "_MICRO_BATCH": 8, "_SIZE": 32}.items():
         monkeypatch.setattr(micro_batch, name, value)
     monkeypatch.setattr(machine, "available_memory", lambda: 6 * 4 * 2 * 200**2)
     found = figures("scale", capsys)
