@@ -15,7 +15,7 @@ from benchmarks.memory import extra_bytes
 from benchmarks.timing import medians
 from wcl.neighbors import nearest
 from wcl.neighbors.approximate import ApproximateSearch
-from wcl.neighbors.shards import Shards
+from wcl.neighbors.sharded import ShardedFeatures
 
 _K = 4
 _EXACT = (50_000, 512)  # images and features of the comparison with faiss
@@ -80,7 +80,7 @@ def _exact_seconds(rows: Tensor) -> float:
 def _approximate_seconds(rows: Tensor) -> tuple[float, float]:
     """Return the time to build and tune the index and search for all rows, and the recall."""
     began = time.perf_counter()
-    search = ApproximateSearch(Shards(rows), _K, torch.arange(len(rows)))
+    search = ApproximateSearch(ShardedFeatures(rows), _K, torch.arange(len(rows)))
     for part in torch.arange(len(rows)).split(2**13):
         search.nearest(part)
     return time.perf_counter() - began, search.recall

@@ -103,7 +103,7 @@ def test_groups_are_those_of_a_disjoint_set(seed: int, monkeypatch: pytest.Monke
     # Blocks and the number of links that are kept are small, so that all of it is met.
     monkeypatch.setattr(groups, "_ROWS_AT_A_TIME", 7)
     monkeypatch.setattr(groups, "_COLUMNS_AT_A_TIME", 16)
-    monkeypatch.setattr(groups, "_MOST_LINKS", 20)
+    monkeypatch.setattr(groups, "_MAX_LINKS", 20)
     for threshold in (0.5, 0.99, 0.998, 1.0):
         labels, highest = linked_groups(features, threshold)
         found = [set((labels == label).nonzero()[0].tolist()) for label in sorted(set(labels))]

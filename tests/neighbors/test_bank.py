@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from wcl.distributed.world import World
-from wcl.neighbors import FeatureBank, Found, bank, exact
+from wcl.neighbors import FeatureBank, SearchResult, bank, exact
 from wcl.system.errors import InputError, RunError
 from wcl.system.machine import available_memory
 
@@ -33,13 +33,13 @@ def as_kept(features: Tensor) -> Tensor:
     return F.normalize(F.normalize(features.float(), dim=1).half().double(), dim=1)
 
 
-def same(one: Found, other: Found) -> bool:
+def same(one: SearchResult, other: SearchResult) -> bool:
     return one.recall == other.recall and all(
         torch.equal(a, b) for a, b in zip(one[:3], other[:3], strict=True)
     )
 
 
-def assert_nearest(found: Found, kept: dict[int, Tensor], k: int) -> None:
+def assert_nearest(found: SearchResult, kept: dict[int, Tensor], k: int) -> None:
     """Compare with sorting the cosines of all images that have a feature."""
     for row, neighbors, similarity in zip(*(part.tolist() for part in found[:3]), strict=True):
         cosine = {i: float(f @ kept[row]) for i, f in kept.items() if i != row}
@@ -133,16 +133,16 @@ def test_searching_in_parts_and_on_a_named_device_changes_nothing(
     assert same(stored.search(4, device=torch.device("cpu")), whole)
     monkeypatch.setattr(exact, "_QUERIES_AT_A_TIME", 7)
     assert same(stored.search(4), whole)
-    approximate = stored.search(4, how="approximate")
+    approximate = stored.search(4, mode="approximate")
     monkeypatch.setattr(bank, "_QUERIES_AT_A_TIME", 7)
-    assert same(stored.search(4, how="approximate"), approximate)
+    assert same(stored.search(4, mode="approximate"), approximate)
 
 
 def test_few_images_or_few_questions_are_searched_exactly_and_many_approximately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stored, few = filled(300), torch.arange(40)
-    exact, approximate = stored.search(5, how="exact"), stored.search(5, how="approximate")
+    exact, approximate = stored.search(5, mode="exact"), stored.search(5, mode="approximate")
     assert not same(exact, approximate)  # else there is nothing to tell apart
     assert same(stored.search(5), exact)
     monkeypatch.setattr(bank, "_EXACT_UP_TO", {"cpu": 299})
@@ -157,15 +157,15 @@ def test_approximate_search_neither_asks_about_nor_finds_images_never_seen() -> 
     rows = torch.arange(600)[torch.arange(600) % 3 != 1]
     h = features_of(len(rows))
     stored.store([rows.numpy()], h)
-    found = stored.search(5, how="approximate")
+    found = stored.search(5, mode="approximate")
     assert torch.equal(found.rows, rows)
     assert stored.seen[found.neighbors].all()
     assert not (found.neighbors == rows[:, None]).any()
-    truth = stored.search(5, how="exact").neighbors.tolist()
+    truth = stored.search(5, mode="exact").neighbors.tolist()
     hits = sum(len({*a} & {*b}) for a, b in zip(truth, found.neighbors.tolist(), strict=True))
     assert found.recall == pytest.approx(hits / found.neighbors.numel(), abs=1e-6)
     assert found.recall >= 0.95
-    assert same(stored.search(5, how="approximate"), found)
+    assert same(stored.search(5, mode="approximate"), found)
 
 
 def test_a_bank_on_disk_is_the_bank_in_memory_and_leaves_no_file(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_bank_that_the_disk_has_no_place_for_is_refused_and_leaves_no_file(
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**24, hard))  # as good as a full disk
     try:
-        with pytest.raises(InputError, match=r"run: no place for a feature bank"):
+        with pytest.raises(InputError, match=r"run: no room for a feature bank"):
             FeatureBank(1000, 2**14, path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -269,23 +269,31 @@ def test_the_memory_at_hand_is_some_and_not_more_than_the_machine_has() -> None:
     assert 0 < available_memory() <= physical
 
 
-def test_a_bank_of_a_few_more_images_than_a_block_is_searched() -> None:
-    bank = FeatureBank(32_772, 4)
-    bank.store([np.arange(32_770)], features_of(32_770, 4))
-    bank.search(4, torch.tensor([32_769]))
+def test_a_bank_of_a_few_more_images_than_a_block_is_searched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exact, "_KEYS_AT_A_TIME", 20)
+    stored = FeatureBank(44, 4)
+    h = features_of(42, 4)
+    stored.store([np.arange(42)], h)
+    found = stored.search(4, torch.tensor([41]))
+    assert found.rows.tolist() == [41]
+    assert_nearest(found, dict(enumerate(as_kept(h))), 4)
 
 
 @pytest.mark.parametrize("count", [2, 5, 8, 12, 15])
-def test_approximate_search_of_few_images(count: int) -> None:
-    bank = FeatureBank(count, 8)
-    bank.store([np.arange(count)], features_of(count))
-    bank.search(1, how="approximate")
+def test_approximate_search_of_few_images_is_exact(count: int) -> None:
+    """So few images are in one list, which is searched completely."""
+    stored = filled(count)
+    found = stored.search(1, mode="approximate")
+    assert found.recall == 1
+    assert_nearest(found, dict(enumerate(as_kept(features_of(count)))), 1)
 
 
 @pytest.mark.parametrize("below", ["", "deeper"])
 def test_a_bank_whose_folder_is_a_file_is_refused_in_one_line(below: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("mine")
-    with pytest.raises(InputError, match="no place for a feature bank"):
+    with pytest.raises(InputError, match="no room for a feature bank"):
         FeatureBank(10, 4, path / below if below else path)
     assert path.read_text() == "mine"

@@ -188,7 +188,7 @@ def test_the_search_is_the_one_that_the_settings_name(search: str, tmp_path: Pat
     here = around(tmp_path, images=300, labels=labels, warmup=0, search=search)
     see(here, seed=0)
     values = here.end_of_epoch(0)
-    found = here.bank.search(3, how=search)  # type: ignore[arg-type]
+    found = here.bank.search(3, mode=search)  # type: ignore[arg-type]
     assert table_of(here) == found.neighbors.tolist()
     assert values["search_recall"] == found.recall
 

@@ -1,6 +1,7 @@
-"""K nearest neighbors by cosine: exact and approximate search, the bank of a run's features."""
+"""k-nearest-neighbor search by cosine similarity, and the feature bank of a training run."""
 
-from wcl.neighbors.bank import FeatureBank, Found
+from wcl.neighbors.bank import FeatureBank, SearchResult
+from wcl.neighbors.crops import NeighborCrops
 from wcl.neighbors.exact import nearest
 
-__all__ = ["FeatureBank", "Found", "nearest"]
+__all__ = ["FeatureBank", "NeighborCrops", "SearchResult", "nearest"]

@@ -1,4 +1,4 @@
-"""Approximate search for sets too large to compare every image with every other, by faiss."""
+"""Approximate search with faiss, for sets too large to compare every pair of images."""
 
 import math
 
@@ -6,16 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from wcl.neighbors.shards import Shards
+from wcl.neighbors.sharded import ShardedFeatures
 
-# Share of the true neighbors that must be found; more and more lists are searched until they are.
+# Fraction of the true neighbors that must be found; the number of lists searched grows until then.
 _RECALL = 0.95
 _MORE_LISTS = 1.25
 _SAMPLE = 1000
 _ROUNDING = 1e-6
 _LISTS_SEARCHED_FIRST = 8
-# Images from which the lists are themselves found through a graph (HNSW): comparing with each of
-# the 4·√N list centers would then cost more than the lists.
+# From this many images on, the lists are themselves found through a graph (HNSW): comparing with
+# each of the 4·√N list centers would cost more than searching the lists.
 _GRAPH_FROM = 1_000_000
 _TRAINING_IMAGES_PER_LIST = 40
 _KMEANS_ROUNDS = 5
@@ -23,103 +23,105 @@ _ROWS_AT_A_TIME = 2**16
 
 
 class ApproximateSearch:
-    """An inverted file: N features fall into about 4·√N lists, of which a query searches a few.
+    """An inverted file: N features fall into about 4·√N lists, and a query searches a few of them.
 
-    How many is found out here: they become more until `recall`, the share of true neighbors
-    found for a sample of the features, is high enough. Features are stored in half precision.
+    The number of lists searched grows until `recall`, the fraction of true neighbors found for a
+    sample of the features, is high enough. Features are stored in half precision.
 
-    Every process has such a file of the features that it keeps, and all are asked every question;
-    all processes take part in making them and in every question.
+    Every process indexes the features that it holds, and every query is sent to all of them, so
+    all processes must take part in the construction and in every query.
 
     Args:
-        shards: unit vectors.
-        k: neighbors that will be asked for.
-        candidates: the rows that may be found, in rising order.
+        features: unit vectors.
+        k: number of neighbors per query.
+        candidates: the rows to search, in ascending order.
     """
 
-    def __init__(self, shards: Shards, k: int, candidates: Tensor) -> None:
+    def __init__(self, features: ShardedFeatures, k: int, candidates: Tensor) -> None:
         import faiss
 
         faiss.omp_set_num_threads(torch.get_num_threads())
-        self._shards = shards
+        self._features = features
         self._k = k
-        own = shards.own(candidates)
-        lists = _power_of_two(4 * math.sqrt(len(own)))
-        lists = min(lists, _power_of_two(len(own) / (2 * _TRAINING_IMAGES_PER_LIST)))
-        coarse = "_HNSW32" if len(own) >= _GRAPH_FROM else ""
+        local = features.local(candidates)
+        lists = _power_of_two(4 * math.sqrt(len(local)))
+        lists = min(lists, _power_of_two(len(local) / (2 * _TRAINING_IMAGES_PER_LIST)))
+        coarse = "_HNSW32" if len(local) >= _GRAPH_FROM else ""
         self._index = faiss.index_factory(
-            shards.features.shape[1], f"IVF{lists}{coarse},SQfp16", faiss.METRIC_INNER_PRODUCT
+            features.features.shape[1], f"IVF{lists}{coarse},SQfp16", faiss.METRIC_INNER_PRODUCT
         )
         self._lists = faiss.extract_index_ivf(self._index)
         self._lists.cp.niter = _KMEANS_ROUNDS
-        if len(own):
-            sample = spread(own, _TRAINING_IMAGES_PER_LIST * lists)
-            self._index.train(_unit(shards[sample]).numpy())
-            for rows in own.split(_ROWS_AT_A_TIME):
-                self._index.add_with_ids(_unit(shards[rows]).numpy(), rows.numpy())
+        if len(local):
+            sample = evenly_spaced(local, _TRAINING_IMAGES_PER_LIST * lists)
+            self._index.train(_unit(features[sample]).numpy())
+            for rows in local.split(_ROWS_AT_A_TIME):
+                self._index.add_with_ids(_unit(features[rows]).numpy(), rows.numpy())
         self.recall = self._tune(candidates, lists)
 
     def _tune(self, candidates: Tensor, lists: int) -> float:
-        sample = spread(candidates, _SAMPLE)
-        truth, _ = self._shards.nearest(sample, self._k, candidates)
-        most = max(self._shards.world.all_gather_object(lists))
+        """Search more and more lists until the recall suffices; return the recall."""
+        sample = evenly_spaced(candidates, _SAMPLE)
+        truth, _ = self._features.nearest(sample, self._k, candidates)
+        limit = max(self._features.world.all_gather_object(lists))
         searched = _LISTS_SEARCHED_FIRST
         while True:
             self._lists.nprobe = min(searched, lists)
-            # By similarity, not by number: of images alike any is as good as the other.
-            cosine, found = self.nearest(sample)
-            near = (cosine >= truth[:, -1:] - _ROUNDING) & (found != sample[:, None])
-            recall = near.float().mean().item()
-            if recall >= _RECALL or searched >= most:
+            # Compare similarities, not numbers: any of several equal images is a true neighbor.
+            cosine, neighbors = self.nearest(sample)
+            correct = (cosine >= truth[:, -1:] - _ROUNDING) & (neighbors != sample[:, None])
+            recall = correct.float().mean().item()
+            if recall >= _RECALL or searched >= limit:
                 return recall
             searched = math.ceil(_MORE_LISTS * searched)
 
     def nearest(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """(n, k) cosines and (n, k) numbers of the nearest of these rows, themselves left out.
+        """Return (n, k) cosines and (n, k) numbers of the nearest other rows of these rows.
 
-        Where fewer than k were found, the row itself stands in, with a cosine of −1.
+        Where fewer than k are found, the row itself fills the place, with a cosine of −1.
         """
-        world = self._shards.world
-        every = self._of_own(_unit(self._shards.fetch(rows)))
-        cosine, found = (
+        world = self._features.world
+        columns = self._search_local(_unit(self._features.fetch(rows)))
+        cosine, neighbors = (
             world.gather(column).unflatten(0, (world.size, -1)).transpose(0, 1).flatten(1)
-            for column in every
+            for column in columns
         )
-        none = (found < 0) | (found == rows[:, None])
-        # Most similar first, of equal ones the lower number.
-        found, order = found.sort(dim=1)
-        cosine, none = cosine.gather(1, order), none.gather(1, order)
-        cosine = cosine.masked_fill(none, -math.inf)
+        invalid = (neighbors < 0) | (neighbors == rows[:, None])
+        # Most similar first, equal ones by ascending number.
+        neighbors, order = neighbors.sort(dim=1)
+        cosine, invalid = cosine.gather(1, order), invalid.gather(1, order)
+        cosine = cosine.masked_fill(invalid, -math.inf)
         cosine, order = cosine.sort(dim=1, descending=True, stable=True)
-        cosine, found = cosine[:, : self._k], found.gather(1, order[:, : self._k])
-        none = cosine == -math.inf
-        return cosine.masked_fill(none, -1), torch.where(none, rows[:, None], found)
+        cosine, neighbors = cosine[:, : self._k], neighbors.gather(1, order[:, : self._k])
+        invalid = cosine == -math.inf
+        return cosine.masked_fill(invalid, -1), torch.where(invalid, rows[:, None], neighbors)
 
-    def _of_own(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """(n, k + 1) cosines and numbers of what this process keeps; −1 for the number of none.
+    def _search_local(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (n, k + 1) cosines and numbers among the local rows; −1 where there is none.
 
-        The cosines are computed from the features themselves: those of the file are rounded.
+        The cosines are computed from the features themselves: those of the index are rounded.
         """
         cosine = torch.full((len(queries), self._k + 1), -math.inf)
         if not self._index.ntotal:
             return cosine, torch.full_like(cosine, -1, dtype=torch.long)
-        found = torch.from_numpy(self._index.search(queries.numpy(), self._k + 1)[1])
-        for at, column in enumerate(found.clamp(min=self._shards.first).unbind(dim=1)):
-            cosine[:, at] = (queries * _unit(self._shards[column])).sum(dim=1)
-        return cosine, found
+        neighbors = torch.from_numpy(self._index.search(queries.numpy(), self._k + 1)[1])
+        for at, column in enumerate(neighbors.clamp(min=self._features.offset).unbind(dim=1)):
+            cosine[:, at] = (queries * _unit(self._features[column])).sum(dim=1)
+        return cosine, neighbors
 
 
-def spread(rows: Tensor, count: int) -> Tensor:
-    """About `count` of the rows, evenly spread, the same ones every time."""
-    # In double precision: single cannot tell row numbers beyond 16 million apart.
+def evenly_spaced(rows: Tensor, count: int) -> Tensor:
+    """Return about `count` of the rows, evenly spaced and the same every time."""
+    # In double precision: single cannot represent row numbers beyond 16 million.
     at = torch.linspace(0, len(rows) - 1, min(count, len(rows)), dtype=torch.float64)
     return rows[at.round().long()]
 
 
 def _unit(features: Tensor) -> Tensor:
-    """Of length one again: half precision rounds lengths too."""
+    """Normalize again: half precision rounds lengths, too."""
     return F.normalize(features.float(), dim=1)
 
 
-def _power_of_two(near: float) -> int:
-    return 1 if near < 1 else int(2 ** round(math.log2(near)))
+def _power_of_two(value: float) -> int:
+    """Return the nearest power of two, at least 1."""
+    return 1 if value < 1 else int(2 ** round(math.log2(value)))

@@ -1,4 +1,4 @@
-"""Whose images the small crops of a run are cut from: their own, and then their neighbors'."""
+"""Crops of neighbors: the images that the small crops of each epoch are cut from."""
 
 import math
 import time
@@ -7,33 +7,32 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from wcl.config import CropsConfig
 from wcl.data import Source
 from wcl.distributed.world import World
-from wcl.neighbors import FeatureBank, Found
-from wcl.neighbors.approximate import spread
-from wcl.ops import diagnostics as health
+from wcl.neighbors.approximate import evenly_spaced
+from wcl.neighbors.bank import FeatureBank, SearchResult
+from wcl.ops.diagnostics import neighbor_quality, same_class
 from wcl.ops.randomness import Integers
 from wcl.system.errors import InputError
 
-# Images whose neighbors are looked at in epochs that do not need those of all.
+# Images whose neighbors are searched in epochs that do not need the neighbors of all.
 _SAMPLE = 1024
 
 
 class NeighborCrops:
-    """The neighbors of every image, from the features of the last epoch.
+    """The neighbors of every image, found with the features of the last epoch.
 
-    All processes take part in `end_of_epoch` and `state`, and have the same table and figures.
+    All processes must call `end_of_epoch` and `state`; they get the same table and metrics.
 
     Args:
-        config: of the crops.
-        epochs: of the run.
+        config: settings of the crops.
+        epochs: number of epochs of the run.
         source: the images.
-        dimensions: of a feature.
-        device: where the search is computed.
-        folder: where a bank on disk lies, and where one of several processes is put together.
+        feature_dim: dimensions of a feature.
+        device: where the search runs.
+        folder: where a bank on disk is kept, and where the shards are gathered for a checkpoint.
         world: the processes.
     """
 
@@ -42,7 +41,7 @@ class NeighborCrops:
         config: CropsConfig,
         epochs: int,
         source: Source,
-        dimensions: int,
+        feature_dim: int,
         device: torch.device,
         folder: Path,
         world: World | None = None,
@@ -52,11 +51,11 @@ class NeighborCrops:
                 f"--crops.count: {len(source)} images have at most {len(source) - 1} neighbors "
                 f"each, not {config.count}"
             )
-        share = config.warmup < 1
-        self.first_epoch = math.floor(config.warmup * (epochs if share else 1) + 0.5)
+        # A warm-up below 1 is a fraction of the run, otherwise a number of epochs.
+        self.first_epoch = math.floor(config.warmup * (epochs if config.warmup < 1 else 1) + 0.5)
         self._world = world or World()
         self.bank = FeatureBank(
-            len(source), dimensions, folder if config.bank == "disk" else None, self._world
+            len(source), feature_dim, folder if config.bank == "disk" else None, self._world
         )
         self._folder = folder
         self._config = config
@@ -66,72 +65,69 @@ class NeighborCrops:
         """(images, K) the image that each crop is cut from; None until the first search."""
 
     def crop_sources(self, epoch: int) -> Integers | None:
-        """What the crops of an epoch (from 0) are cut from; None for the images themselves."""
+        """Return the table for an epoch (from 0); None to cut crops from the images themselves."""
         return self.table if epoch >= self.first_epoch else None
 
     def end_of_epoch(self, epoch: int) -> dict[str, float]:
-        """Find the neighbors for the next epoch and say how good they are.
+        """Find the neighbors for the next epoch and return metrics of their quality.
 
-        An epoch that is followed by one of plain crops needs none: a sample tells the quality.
+        If the next epoch uses plain crops, only a sample of the images is searched.
         """
         began = time.perf_counter()
-        rows = None if epoch + 1 >= self.first_epoch else self._sample()
+        rows = None
+        if epoch + 1 < self.first_epoch:
+            rows = evenly_spaced(self.bank.seen.nonzero()[:, 0], _SAMPLE)
         found = self.bank.search(self._config.count, rows, self._config.search, self._device)
-        values = self._quality(found, self.crop_sources(epoch))
+        metrics = self._quality(found, self.crop_sources(epoch))
         if rows is None:
             self.table = self._as_table(found)
-        values["search_seconds"] = max(self._world.all_gather_object(time.perf_counter() - began))
-        return values
+        metrics["search_seconds"] = max(self._world.all_gather_object(time.perf_counter() - began))
+        return metrics
 
-    def _quality(self, found: Found, crop_sources: Integers | None) -> dict[str, float]:
-        """Figures about what was found, and about what the crops of the epoch were cut from."""
+    def _quality(self, found: SearchResult, crop_sources: Integers | None) -> dict[str, float]:
+        """Return metrics of the neighbors found, and of the crops of the epoch that ended."""
         before = None if self.table is None else torch.from_numpy(self.table)[found.rows]
-        figures = health.neighbor_quality(found.neighbors, found.similarity, before)
-        values = {name: float(value) for name, value in figures.items()}
-        values["search_recall"] = found.recall
+        quality = neighbor_quality(found.neighbors, found.similarity, before)
+        metrics = {name: float(value) for name, value in quality.items()}
+        metrics["search_recall"] = found.recall
         classes = self._source.labels
         if classes is not None:
-            near = health.same_class(found.neighbors, found.rows, classes)
-            values["neighbor_same_class"] = float(near)
-            # Of plain crops all are: the other crops of an image are of its class by definition.
-            every = torch.arange(len(self._source))
-            values["crop_same_class"] = (
-                1.0
-                if crop_sources is None
-                else float(health.same_class(torch.from_numpy(crop_sources), every, classes))
-            )
-        return values
+            metrics["neighbor_same_class"] = float(same_class(found.neighbors, found.rows, classes))
+            metrics["crop_same_class"] = 1.0  # plain crops are of their own image
+            if crop_sources is not None:
+                every = torch.arange(len(self._source))
+                metrics["crop_same_class"] = float(
+                    same_class(torch.from_numpy(crop_sources), every, classes)
+                )
+        return metrics
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, on process 0; the others get less.
+        """Return the state for a checkpoint, complete on rank 0 only.
 
         Raises:
-            RunError: there is no place to put it together (raised as by `World.agree`).
+            RunError: there is no room to gather it (see `World.run_on_all_ranks`).
         """
         table = None if self.table is None else torch.from_numpy(self.table)
         return {**self.bank.state(self._folder), "table": table}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave.
+        """Restore what `state` returned.
 
         Raises:
-            InputError: it is of other images.
+            InputError: the state belongs to other images.
         """
         table = None
         if state["table"] is not None:
             table = state["table"].numpy()
             images = len(self._source)
-            inside = table.min() >= 0 and table.max() < images
-            if table.shape != (images, self._config.count) or not inside:
+            in_range = table.min() >= 0 and table.max() < images
+            if table.shape != (images, self._config.count) or not in_range:
                 raise InputError("the checkpoint's neighbors are of other images")
         self.bank.restore(state)
         self.table = table
 
-    def _sample(self) -> Tensor:
-        return spread(self.bank.seen.nonzero()[:, 0], _SAMPLE)
-
-    def _as_table(self, found: Found) -> Integers:
-        """Every image is its own neighbor where no other was found."""
+    def _as_table(self, found: SearchResult) -> Integers:
+        """Return the neighbors as a table; an image without one is its own neighbor."""
         images = np.arange(len(self._source), dtype=np.int64)
         table = np.repeat(images[:, None], self._config.count, axis=1)
         table[found.rows.numpy(), : found.neighbors.shape[1]] = found.neighbors.numpy()

@@ -1,4 +1,4 @@
-"""Exact search in bounded memory, on any device."""
+"""Exact nearest-neighbor search in bounded memory, on any device."""
 
 import math
 from collections.abc import Iterable
@@ -7,15 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Similarities held at a time: 51 MB in float32, of several sizes the fastest on two cores. (Rows of
-# a power of two would all begin at the same places of the cache: 142 instead of 152 GFLOPS.)
+# Similarities held at a time: 51 MB in float32, the fastest of several sizes on two cores. (Rows
+# whose length is a power of two would compete for the same cache lines: 142 instead of 152 GFLOPS.)
 _KEYS_AT_A_TIME = 196 * 64
 _QUERIES_AT_A_TIME = 2**10
-# Keys whose similarities are reduced to their maximum before anything is sorted.
+# Number of keys whose similarities are reduced to their maximum before anything is sorted.
 _GROUP = 16
-# Fewer queries than this are multiplied in another way (MKL), which rounds differently: zeros fill
-# them up, so that the neighbors of a query do not depend on how many others are asked about.
-_LEAST_QUERIES = 16
+# MKL multiplies fewer queries than this with another kernel, which rounds differently. Padding with
+# zeros makes the neighbors of a query independent of the number of queries.
+_MIN_QUERIES = 16
 
 
 def nearest(
@@ -26,36 +26,35 @@ def nearest(
     candidates: Tensor | None = None,
     device: torch.device | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The k most similar keys of every query, most similar first, of equal ones the lower number.
+    """Return the k most similar keys of every query, most similar first, ties by ascending index.
 
-    Blockwise, so that memory beyond that of the queries stays bounded whatever the sizes; keys in
-    half precision are widened a block at a time. Within a block only the k groups of keys with the
-    highest maxima can hold the k highest similarities, so only those are sorted: one cheap pass
-    over the similarities takes the place of a partial sort of all of them.
+    Works block by block, so that memory stays bounded; keys in half precision are converted a block
+    at a time. Within a block, only the k groups of keys with the highest maxima can hold the k
+    highest similarities, so only those are sorted: one cheap pass replaces a partial sort of all.
 
     Args:
         queries: (Q, D) features.
         keys: (N, D) features.
-        k: neighbors wanted, at most as many as there are candidates besides the query itself.
-        itself: (Q,) for each query the key that it is, which is left out.
-        candidates: the keys that may be found, in rising order; None for all.
-        device: where to compute; None for where the queries are.
+        k: number of neighbors, at most the number of candidates other than the query itself.
+        itself: (Q,) for each query its own index among the keys, which is excluded.
+        candidates: indices of the keys to search, in ascending order; None for all.
+        device: where to compute; None for the device of the queries.
 
     Returns:
-        (Q, k) cosines and (Q, k) indices into keys, where the queries are.
+        (Q, k) cosines and (Q, k) indices into keys, on the device of the queries.
     """
     every = torch.arange(len(keys), device=keys.device) if candidates is None else candidates
     available = len(every) - (itself is not None)  # one less even if the query is no candidate
     if not 1 <= k <= available:
         raise ValueError(f"k = {k} neighbors of {available} candidates")
-    parts = in_blocks(every)
-    some = (keys[numbers] for numbers in parts)
-    blocks = zip(parts, keys.split(len(parts[0])) if candidates is None else some, strict=True)
+    parts = key_blocks(every)
+    chosen = (keys[numbers] for numbers in parts)
+    blocks = zip(parts, keys.split(len(parts[0])) if candidates is None else chosen, strict=True)
     return nearest_in_blocks(queries, blocks, k, itself, device=device)
 
 
-def in_blocks(candidates: Tensor) -> tuple[Tensor, ...]:
-    """The candidates, split into blocks that are compared with the queries at a time."""
+def key_blocks(candidates: Tensor) -> tuple[Tensor, ...]:
+    """Split the candidates into the blocks that are compared with the queries at a time."""
     return torch.split(candidates, _KEYS_AT_A_TIME)
 
 
@@ -64,32 +63,32 @@ def nearest_in_blocks(
     blocks: Iterable[tuple[Tensor, Tensor]],
     k: int,
     itself: Tensor | None = None,
-    asking: Tensor | None = None,
+    query_rows: Tensor | None = None,
     device: torch.device | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`nearest` among keys that come block by block and need never be in one place.
+    """Return what `nearest` returns, for keys that arrive block by block.
 
     Args:
         queries: (Q, D) features.
-        blocks: (n,) numbers of keys, rising from the first block to the last, and their (n, D)
-            features; of both together at least k besides the query itself.
-        k: neighbors wanted.
-        itself: for each query the number of the key that it is, which is left out.
-        asking: the rows of `queries` that ask; None for all.
-        device: where to compute; None for where the queries are.
+        blocks: (n,) numbers of keys, ascending across blocks, and their (n, D) features; in total
+            at least k keys other than the query itself.
+        k: number of neighbors.
+        itself: for each query its own number among the keys, which is excluded.
+        query_rows: the rows of `queries` to search for; None for all.
+        device: where to compute; None for the device of the queries.
     """
     device = device or queries.device
-    count = len(queries) if asking is None else len(asking)
+    count = len(queries) if query_rows is None else len(query_rows)
     best = torch.full((count, k), -math.inf, dtype=_wide(queries.dtype), device=device)
     index = torch.zeros(count, k, dtype=torch.long, device=device)
     for numbers, keys in blocks:
         numbers, block = numbers.to(device), _unit(keys, device)
         for start in range(0, count, _QUERIES_AT_A_TIME):
             rows = slice(start, start + _QUERIES_AT_A_TIME)
-            unit = _unit(queries[rows] if asking is None else queries[asking[rows]], device)
+            some = queries[rows] if query_rows is None else queries[query_rows[rows]]
             own = None if itself is None else itself[rows].to(device)
-            cosine, at = _nearest_in_block(unit, block, k, own, numbers)
-            # The earlier ones first: they have the lower numbers.
+            cosine, at = _nearest_in_block(_unit(some, device), block, k, own, numbers)
+            # Earlier blocks first: they have the lower numbers.
             cosine, at = torch.cat([best[rows], cosine], dim=1), torch.cat([index[rows], at], dim=1)
             order = _first_highest(cosine, k)
             best[rows], index[rows] = cosine.gather(1, order), at.gather(1, order)
@@ -99,12 +98,12 @@ def nearest_in_blocks(
 def _nearest_in_block(
     queries: Tensor, keys: Tensor, k: int, itself: Tensor | None, numbers: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Cosines and numbers of the k best of a block of keys."""
+    """Return cosines and numbers of the k most similar keys of a block."""
     count = len(queries)
-    if count < _LEAST_QUERIES:
-        queries = F.pad(queries, (0, 0, 0, _LEAST_QUERIES - count))
+    if count < _MIN_QUERIES:
+        queries = F.pad(queries, (0, 0, 0, _MIN_QUERIES - count))
     padding = -len(keys) % _GROUP
-    # A row per key: this way round the product is 5% faster on a CPU.
+    # One row per key: in this orientation the product is 5% faster on a CPU.
     similarity = queries.new_empty(len(keys) + padding, len(queries))
     similarity[len(keys) :] = -math.inf
     torch.mm(keys, queries.T, out=similarity[: len(keys)])
@@ -114,19 +113,19 @@ def _nearest_in_block(
         own = similarity.gather(0, place[None])
         similarity.scatter_(0, place[None], own.masked_fill(numbers[place] == itself, -math.inf))
     cosine, at = _top(similarity, min(k, len(keys)))
-    # Where fewer than k are left, a padded row may stand for the query itself; both are −∞ and lose
-    # against every other key.
+    # Where fewer than k keys remain, padding or the query itself may be among the top k; both have
+    # similarity −∞ and lose against every key of another block.
     return cosine, numbers[at.clamp(max=len(keys) - 1)]
 
 
 def _top(similarity: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """(Q, k) exact top k of every column, whose length is a multiple of the group's."""
+    """Return (Q, k) values and indices of the top k of each column; its length: n·_GROUP."""
     groups = similarity.unflatten(0, (-1, _GROUP))
     if len(groups) <= k:
         similarity = similarity.T.contiguous()
         top = _first_highest(similarity, k)
         return similarity.gather(1, top), top
-    # In rising order, so that of equal similarities the first is the one with the lowest number.
+    # In ascending order, so that the first of equal similarities has the lowest index.
     best = _first_highest(groups.amax(dim=1).T.contiguous(), k).sort(dim=1).values
     candidates = groups.gather(0, best.T[:, None].expand(-1, _GROUP, -1))
     candidates = candidates.flatten(0, 1).T.contiguous()
@@ -136,10 +135,10 @@ def _top(similarity: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _first_highest(values: Tensor, k: int) -> Tensor:
-    """(Q, k) the places of the k highest of every row, in their order, of equal ones the first."""
+    """Return (Q, k) indices of the k highest values of every row, in order, ties by index."""
     top = values.topk(min(k + 1, values.shape[1]), dim=1)
     places = top.indices[:, :k]
-    # `topk` takes any of equal ones: the few rows that have some are sorted.
+    # `topk` returns ties in any order: the few rows that have some are sorted.
     tied = (top.values[:, 1:] == top.values[:, :-1]).any(dim=1).nonzero()[:, 0]
     if len(tied):
         order = values[tied].sort(dim=1, descending=True, stable=True).indices
@@ -153,5 +152,5 @@ def _unit(rows: Tensor, device: torch.device) -> Tensor:
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """Half precision is for storing; products of it are taken in single."""
+    """Return the dtype to compute in: features in half precision are compared in single."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype

@@ -1,4 +1,4 @@
-"""Groups of rows that are linked by a high cosine: exact, blockwise, in bounded memory."""
+"""Groups of rows linked by a high cosine similarity: exact, block by block, in bounded memory."""
 
 import numpy as np
 import torch
@@ -11,8 +11,8 @@ from wcl.system.progress import track
 # Similarities held at a time: 16 MB in float32.
 _ROWS_AT_A_TIME = 2**9
 _COLUMNS_AT_A_TIME = 2**13
-_MOST_LINKS = 2**20
-# Equal images have a cosine of 1 only up to the rounding of single precision.
+_MAX_LINKS = 2**20
+# Equal images have a cosine of 1 only up to single-precision rounding.
 _ROUNDING = 1e-6
 
 
@@ -20,23 +20,23 @@ _ROUNDING = 1e-6
 def linked_groups(
     features: Tensor, threshold: float, device: torch.device | None = None
 ) -> tuple[Integers, Tensor]:
-    """Connected groups of the graph that links two rows whose cosine is at least the threshold.
+    """Find the connected components of the graph that links rows with a cosine ≥ the threshold.
 
-    Every pair is compared, a block at a time. Links are thinned out to one per row whenever there
-    are many, so that neither a million rows nor a thousand equal ones need a matrix.
+    Every pair is compared, a block at a time. When there are many links, they are reduced to one
+    per row, so that neither a million rows nor a thousand equal ones need a matrix.
 
     Args:
         features: (N, D) rows; they need not be normalized.
         threshold: a cosine.
-        device: where to compute; None for where the features are.
+        device: where to compute; None for the device of the features.
 
     Returns:
-        (N,) labels, equal where rows hang together, and (N,) the cosine of each row and the most
-        similar other one, where that reaches the threshold (else −1), both on the host.
+        (N,) component labels, and (N,) the cosine of each row and its most similar other row if
+        it reaches the threshold, else −1; both on the host.
     """
     count, device = len(features), device or features.device
     links: list[Integers] = []
-    waiting = 0
+    pending = 0
     highest = torch.full((count,), -1.0)
     for start in track(range(0, count, _ROWS_AT_A_TIME), "comparing images"):
         rows = _unit(features[start : start + _ROWS_AT_A_TIME], device)
@@ -49,11 +49,11 @@ def linked_groups(
             for end in (i, j):
                 highest.scatter_reduce_(0, end, value, "amax")
             links.append(torch.stack([i, j]).numpy())
-            waiting += len(i)
-            if waiting > max(_MOST_LINKS, 2 * count):
+            pending += len(i)
+            if pending > max(_MAX_LINKS, 2 * count):
                 labels = _components(links, count)
                 links = [_one_link_each(labels)]
-                waiting = count
+                pending = count
     return _components(links, count), highest.clamp(max=1)
 
 
@@ -72,6 +72,6 @@ def _components(links: list[Integers], count: int) -> Integers:
 
 
 def _one_link_each(labels: Integers) -> Integers:
-    """From every row to the first of its group: the same groups with as many links as rows."""
+    """Return a link from every row to the first of its group: the same groups, fewer links."""
     _, first, group = np.unique(labels, return_index=True, return_inverse=True)
     return np.stack([np.arange(len(labels)), first[group]])

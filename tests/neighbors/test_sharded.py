@@ -16,7 +16,7 @@ from torch.multiprocessing.spawn import start_processes
 from wcl.config import CropsConfig
 from wcl.data import ArraySource
 from wcl.distributed.world import World
-from wcl.neighbors import FeatureBank, Found, bank, exact
+from wcl.neighbors import FeatureBank, SearchResult, bank, exact
 from wcl.neighbors.crops import NeighborCrops
 from wcl.ops.randomness import Integers
 from wcl.system.errors import ReportedByRankZero, RunError
@@ -81,10 +81,10 @@ def answers(world: World, folder: Path) -> dict[str, Any]:
         found["alike"] = shown(world, every, torch.ones(IMAGES, 5)).search(7)
         found["two images"] = shown(world, np.arange(2), normal(2), 2).search(4)
         found["wide"] = shown(world, every, normal(IMAGES, 512)).search(3)
-        found["near"] = shown(world, SEEN, normal(len(SEEN))).search(5, how="approximate")
+        found["near"] = shown(world, SEEN, normal(len(SEEN))).search(5, mode="approximate")
         few = shown(world, SEEN[:60], normal(60))  # of three processes two have none
         found["near few"] = few.search(5, some, "approximate")
-        found["near many"] = few.search(59, how="approximate")
+        found["near many"] = few.search(59, mode="approximate")
         for search in SEARCHES:
             neighbor_crops = around(world, folder, search)
             for epoch in range(2):
@@ -102,7 +102,7 @@ def answers(world: World, folder: Path) -> dict[str, Any]:
     return found
 
 
-def go_on(world: World, saved: Path, folder: Path) -> Found:
+def go_on(world: World, saved: Path, folder: Path) -> SearchResult:
     """The last search of a run that others began."""
     here = FeatureBank(IMAGES, WIDTH, folder, world)
     here.restore(torch.load(saved, mmap=True))
@@ -181,7 +181,7 @@ def several(
     return [torch.load(folder / name, weights_only=False) for name in names]
 
 
-def assert_same(one: Found, other: Found) -> None:
+def assert_same(one: SearchResult, other: SearchResult) -> None:
     assert one.recall == other.recall
     for a, b in zip(one[:3], other[:3], strict=True):
         assert torch.equal(a, b)
@@ -266,7 +266,7 @@ def test_one_of_the_processes_says_that_there_are_too_few_images(
 ) -> None:
     first, *others = (found["error"] for found in several)
     assert first.startswith("RunError: the neighbors of fewer than two")
-    assert set(others) == {"ToldElsewhere: 1"}
+    assert set(others) == {"ReportedByRankZero: 1"}
 
 
 def test_what_is_saved_does_not_depend_on_the_number_of_processes(
