@@ -280,7 +280,7 @@ def print_settings(into: "type[PretrainConfig]", words: list[str]) -> None:
 
 def must_have_weights(run: str) -> None:
     """Raise InputError if there is no encoder: now, not after the seconds that imports take."""
-    from wcl.system.paths import weights_of
+    from wcl.system.run_folder import weights_of
 
     weights_of(run)
 

@@ -11,7 +11,7 @@ import wcl
 from images import photo_folder
 from runs import CROPS, assert_same_run, checkpoint, photo_run
 from wcl.evaluation import evaluate
-from wcl.training.checkpoint import RunFolder
+from wcl.system.run_folder import RunFolder
 
 
 def test_of_two_runs_that_start_into_one_folder_one_is_told_and_the_other_is_undisturbed(
@@ -48,11 +48,12 @@ def test_an_encoder_can_be_loaded_and_evaluated_at_any_moment_of_a_run(tmp_path:
 def test_a_folder_is_taken_by_one_of_two_at_the_same_instant(tmp_path: Path) -> None:
     from wcl.config import PretrainConfig
     from wcl.system.errors import InputError
+    from wcl.training.checkpoint import create_run
 
     folder = RunFolder(tmp_path / "run")
-    folder.create(PretrainConfig(out=str(tmp_path / "run")))
+    create_run(folder, PretrainConfig(out=str(tmp_path / "run")))
     with pytest.raises(InputError, match="holds a run"):
-        folder.create(PretrainConfig(out=str(tmp_path / "run")))
+        create_run(folder, PretrainConfig(out=str(tmp_path / "run")))
 
 
 def test_the_same_command_twice_gives_the_same_run_of_photos_and_neighbors(

@@ -18,8 +18,8 @@ from wcl.paper.listing import in_words, seconds_left
 from wcl.paper.scales import at_scale
 from wcl.paper.tables import NAMES, table
 from wcl.system.errors import RunError
+from wcl.system.run_folder import RunFolder
 from wcl.training import loop as train
-from wcl.training.checkpoint import RunFolder
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,11 @@ from wcl.report.runs import read_run
 from wcl.report.trainer import ask_to_stop, trainer
 from wcl.report.watch import WatchServer, open_server, state
 from wcl.system.errors import InputError, RunError
-from wcl.training.checkpoint import RunFolder
+from wcl.system.run_folder import RunFolder
 
 _TRAINS = """
 import signal, sys
-from wcl.training.checkpoint import RunFolder
+from wcl.system.run_folder import RunFolder
 with RunFolder(sys.argv[1]).locked():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
     print("training", flush=True)
@@ -176,7 +176,7 @@ def test_only_its_own_page_stops_a_run(server: WatchServer, run: Path) -> None:
 def test_a_number_that_was_left_behind_is_nobodys(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as innocent:
         try:
-            (tmp_path / ".lock").write_text(f"{innocent.pid} {os.uname().nodename}\n")
+            RunFolder(tmp_path).trainer.write_text(f"{innocent.pid} {os.uname().nodename}\n")
             with pytest.raises(RunError, match="not being trained"):
                 ask_to_stop(tmp_path)
             assert innocent.poll() is None
@@ -186,7 +186,7 @@ def test_a_number_that_was_left_behind_is_nobodys(tmp_path: Path) -> None:
 
 def test_a_run_on_another_machine_is_not_stopped_from_here(tmp_path: Path) -> None:
     with RunFolder(tmp_path).locked():
-        (tmp_path / ".lock").write_text(f"{os.getpid()} elsewhere\n")
+        RunFolder(tmp_path).trainer.write_text(f"{os.getpid()} elsewhere\n")
         assert trainer(tmp_path) == (True, None)
         with pytest.raises(RunError, match="stop it there"):
             ask_to_stop(tmp_path)
@@ -208,7 +208,7 @@ def test_a_run_in_a_thread_of_another_program_is_not_stopped(tmp_path: Path) -> 
 
 
 def test_looking_does_not_keep_a_run_from_starting(tmp_path: Path) -> None:
-    (tmp_path / ".lock").touch()
+    RunFolder(tmp_path).lock.touch()
     code = (
         "import sys; from pathlib import Path; from wcl.report.trainer import trainer\n"
         "print('looking', flush=True)\n"

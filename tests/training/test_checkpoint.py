@@ -1,4 +1,4 @@
-"""Checkpoints on a failing disk, and the lock on a run's folder."""
+"""Checkpoints on a failing disk."""
 
 import hashlib
 import io
@@ -18,7 +18,7 @@ import torch
 from checkpoints import CONFIG, save, state
 from runs import assert_same_run, tiny_run
 from wcl.system.errors import InputError, RunError
-from wcl.training.checkpoint import RunFolder, load_checkpoint, save_checkpoint
+from wcl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
 def loaded_step(path: Path) -> int:
@@ -222,44 +222,6 @@ def test_a_process_killed_while_it_saves_loses_nothing_it_had_saved(tmp_path: Pa
 @pytest.mark.soak
 def test_a_process_killed_200_times_while_it_saves_loses_nothing(tmp_path: Path) -> None:
     killed_again_and_again(tmp_path, 200)
-
-
-def test_the_lock_of_a_killed_run_is_free_while_its_workers_live_on(tmp_path: Path) -> None:
-    """A process takes the lock and forks another, as a loader does; then it is killed."""
-    reader, writer = os.pipe()
-    stay, leave = os.pipe()
-    owner = os.fork()
-    if owner == 0:
-        with RunFolder(tmp_path).locked():
-            if os.fork() == 0:
-                os.close(leave)
-                os.write(writer, b"worker")
-                os.read(stay, 1)  # until the test closes its end
-                os._exit(0)
-            signal.pause()
-    os.close(writer)
-    assert os.read(reader, 6) == b"worker"
-    with (
-        pytest.raises(InputError, match="another process is training"),
-        RunFolder(tmp_path).locked(),
-    ):
-        pass
-    os.kill(owner, signal.SIGKILL)
-    os.waitpid(owner, 0)
-    with RunFolder(tmp_path).locked():
-        pass
-    os.close(leave)  # and only now does the worker end
-    assert os.read(reader, 1) == b""
-
-
-def test_a_lock_is_its_owners_after_a_child_of_it_has_ended(tmp_path: Path) -> None:
-    with RunFolder(tmp_path).locked():
-        child = os.fork()
-        if child == 0:
-            os._exit(0)
-        os.waitpid(child, 0)
-        with pytest.raises(InputError, match="another process"), RunFolder(tmp_path).locked():
-            pass
 
 
 @pytest.mark.parametrize("part", sorted(state(1)))

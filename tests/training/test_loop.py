@@ -16,7 +16,7 @@ from runs import assert_same_run, metrics, photo_run, stopped_after, tiny_run, w
 from wcl.models.backbones import build_backbone
 from wcl.models.encoder import weights_sha256
 from wcl.system.errors import InputError, RunError
-from wcl.training.checkpoint import RunFolder
+from wcl.system.run_folder import RunFolder
 
 
 def test_a_run_leaves_what_the_design_says(tmp_path: Path) -> None:

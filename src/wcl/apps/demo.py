@@ -15,8 +15,8 @@ from wcl.data import ArraySource, open_splits
 from wcl.evaluation.knn import few_label_accuracy
 from wcl.methods import method_settings
 from wcl.models.encoder import Encoder, load
+from wcl.system.run_folder import RunFolder
 from wcl.training import loop as train
-from wcl.training.checkpoint import RunFolder
 
 _LABELS_PER_CLASS = (1, 3, 10, 0)
 _DRAWS = 5

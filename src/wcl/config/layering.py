@@ -17,6 +17,7 @@ from jsonargparse import ArgumentParser, set_parsing_settings
 from wcl.config import PretrainConfig, ViewsConfig, flat
 from wcl.system.errors import UNMAKEABLE, InputError, did_you_mean
 from wcl.system.paths import expanded, one_line
+from wcl.system.run_folder import RunFolder
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
@@ -283,7 +284,7 @@ def _run_config(words: list[str]) -> Path:
     out = value_of("--out", words)
     if out is None:
         raise InputError("--out: name the folder of the run to resume")
-    path = expanded(out) / "config.yaml"
+    path = RunFolder(out).config
     if not path.is_file():
         raise InputError(f"{out}: no run to resume there; start one without --resume")
     return path

@@ -35,7 +35,8 @@ from wcl.distributed.world import World
 from wcl.system import machine
 from wcl.system.errors import ConnectionLost, InputError
 from wcl.system.progress import console
-from wcl.training.checkpoint import RunFolder, what_is_left, write_config
+from wcl.system.run_folder import RunFolder
+from wcl.training.checkpoint import what_is_left, write_config
 
 # Batch norms are synchronized, so the statistics of one process need not be sent to the others.
 # (The name is that of torch 2.13, and the one before.)

@@ -22,6 +22,7 @@ from wcl.system.errors import InputError, RunError
 from wcl.system.files import atomic_write
 from wcl.system.machine import best_device, check_workers, use_threads
 from wcl.system.progress import nothing_said_twice, say
+from wcl.system.run_folder import RunFolder
 
 _COLUMNS = ("protocol", "setting", "measure", "encoder", "untrained", "n_train", "n_test")
 NOTE = "untrained: the same network with random weights; for finetune, trained from scratch."
@@ -140,14 +141,16 @@ def _write(folder: Path, found: dict[str, Any]) -> str:
         "",
         *(f"{name} is left out: {why}" for name, why in found["left_out"].items()),
     ]
-    texts = {"evaluation.json": json.dumps(found, indent=1), "evaluation.md": "\n".join(lines)}
+    files = RunFolder(folder)
+    texts = {files.evaluation: json.dumps(found, indent=1)}
+    texts |= {files.evaluation_table: "\n".join(lines)}
     try:
-        for name, text in texts.items():
-            with atomic_write(folder / name) as unfinished:
+        for path, text in texts.items():
+            with atomic_write(path) as unfinished:
                 unfinished.write_text(text.rstrip() + "\n")
     except OSError as error:  # the figures are printed all the same
         return f"the table is not kept in the run ({error})"
-    return f"the table is in {folder / 'evaluation.md'} too"
+    return f"the table is in {files.evaluation_table} too"
 
 
 def markdown_table(rows: list[dict[str, Any]]) -> str:

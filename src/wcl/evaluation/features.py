@@ -18,6 +18,7 @@ from wcl.models.weights_file import read_all, write_weights
 from wcl.system.errors import InputError, RunError, WorkerLost
 from wcl.system.files import clear_unfinished
 from wcl.system.progress import say, track
+from wcl.system.run_folder import RunFolder
 
 BATCH = 256
 """Images that pass through the encoder together."""
@@ -113,7 +114,8 @@ def _place(encoder: Encoder, source: Source, how: str) -> Path | None:
     """The file for these features, or None for an encoder that is not of a run."""
     if encoder.home is None:
         return None
-    return encoder.home / "features" / f"{features_key(encoder, source, how)}.safetensors"
+    name = f"{features_key(encoder, source, how)}.safetensors"
+    return RunFolder(encoder.home).features / name
 
 
 def features_key(encoder: Encoder, source: Source, how: str = _PREPROCESSING) -> str:

@@ -32,6 +32,7 @@ from wcl.models.encoder import Encoder
 from wcl.ops.randomness import Integers, seed_of
 from wcl.system.errors import InputError, RunError
 from wcl.system.progress import console, track
+from wcl.system.run_folder import RunFolder
 from wcl.training.optimizers import lr_at
 
 _FIRST_LAYER = 3  # modules of a head: linear, norm, ReLU
@@ -57,7 +58,7 @@ def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConf
     networks = [network_of(encoder, config.start, len(train.classes), config.seed)]
     details: dict[str, Any] = {"labels": config.labels}
     if is_draw(config.labels) and encoder.home is not None:
-        details |= _manifest(encoder.home / "finetune", train, rows, config)
+        details |= _manifest(RunFolder(encoder.home).finetune, train, rows, config)
 
     rates = config.encoder_rate, config.lr
     skipped = fit(networks[0], rates, loader, maker, epochs, "fine-tuning")

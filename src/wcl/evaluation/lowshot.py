@@ -42,6 +42,7 @@ from wcl.ops.randomness import Floats
 from wcl.system.errors import InputError
 from wcl.system.paths import one_line
 from wcl.system.progress import say, track
+from wcl.system.run_folder import RunFolder
 
 _SHOTS = [1, 2, 4, 8, 16, 32, 64]
 _MOST_COST = 1e6  # from about there on an SVM takes hours and cannot be interrupted
@@ -78,7 +79,7 @@ def lowshot(encoder: Encoder, train: Source, test: Source, config: LowshotConfig
         "draws": config.draws,
     }
     if encoder.home is not None:
-        folder = encoder.home / "lowshot"
+        folder = RunFolder(encoder.home).lowshot
         written = write_draws(folder, sets, classes, known.places, config.scheme, config.seed)
         details |= {} if written is None else {"drawn": str(written)}
     sets.append(TrainingSet(None, 0, labels))

@@ -15,6 +15,7 @@ from wcl.system.errors import InputError, did_you_mean
 from wcl.system.files import errors_naming, must_be_new
 from wcl.system.paths import expanded
 from wcl.system.progress import console
+from wcl.system.run_folder import RunFolder
 
 __all__ = ["export", "load"]
 
@@ -58,7 +59,7 @@ def export(run: str | Path, to: str, out: str | Path = "") -> Path:
     form = FORMATS[to]
     encoder = encoders.load(run)
     home = encoder.home or expanded(run).parent
-    path = _place(out, home / "export", form)
+    path = _place(out, RunFolder(home).export, form)
     encoder.description = dataclasses.replace(
         encoder.description, data=public_name(encoder.description.data)
     )

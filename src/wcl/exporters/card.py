@@ -13,6 +13,7 @@ from wcl.models.backbones import known_to_timm
 from wcl.models.encoder import Encoder
 from wcl.system.errors import InputError
 from wcl.system.paths import one_line
+from wcl.system.run_folder import RunFolder
 from wcl.training.checkpoint import read_config
 from wcl.training.metrics_lines import read_metrics
 
@@ -98,7 +99,7 @@ def public_name(data: str) -> str:
 def _results(run: Path, sha256: str) -> list[str]:
     """What `wcl eval all` found, if it was these weights that it evaluated."""
     try:
-        found = json.loads((run / "evaluation.json").read_text())
+        found = json.loads(RunFolder(run).evaluation.read_text())
         if found["sha256"] != sha256:
             return []
         table, data = markdown_table(found["rows"]), public_name(found["data"])
@@ -109,7 +110,7 @@ def _results(run: Path, sha256: str) -> list[str]:
 
 def _metrics(run: Path, epoch: int) -> list[str]:
     """The numbers of the epoch that the weights are of, if there are any: a run may be further."""
-    lines = read_metrics(run / "metrics.jsonl")
+    lines = read_metrics(RunFolder(run).metrics)
     epochs = [line for line in lines if (line.get("kind"), line.get("epoch")) == ("epoch", epoch)]
     if not epochs:
         return []
@@ -120,7 +121,7 @@ def _metrics(run: Path, epoch: int) -> list[str]:
 
 def _part_of_the_data(run: Path) -> list[str]:
     """Why the encoder has not seen all of the data, if so."""
-    settings, skipped = _read_settings(run), run / "skipped.txt"
+    settings, skipped = _read_settings(run), RunFolder(run).skipped
     reasons = []
     if classes := settings.get("classes"):
         reasons.append(f"the first {classes} classes alone, in the order of their names")
@@ -141,7 +142,7 @@ def _settings(run: Path) -> list[str]:
 def _read_settings(run: Path) -> dict[str, Any]:
     """Of config.yaml; none if there is no such file, or if it is not of a run."""
     try:
-        return read_config(run / "config.yaml")
+        return read_config(RunFolder(run).config)
     except InputError:
         return {}
 

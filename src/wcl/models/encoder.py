@@ -19,7 +19,8 @@ from wcl.data.decode import UnreadableImage, center_crop, open_image
 from wcl.models.backbones import build_backbone
 from wcl.models.weights_file import read_all, write_weights
 from wcl.system.errors import InputError
-from wcl.system.paths import expanded, weights_of
+from wcl.system.paths import expanded
+from wcl.system.run_folder import weights_of
 
 # What the header of a safetensors file calls the description of a whole encoder, and of a backbone
 # alone, whose weights are then named as timm names them.

@@ -16,6 +16,7 @@ from wcl.paper.tables import Cell, Measure, Run
 from wcl.system.errors import InputError, RunError
 from wcl.system.files import atomic_write, holds_files
 from wcl.system.paths import expanded
+from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_lines import is_number, read_metrics
 
 # Settings that change where and how fast a run is made, but not what comes out.
@@ -110,7 +111,6 @@ class ResultStore:
 
     def _train(self, run: Run, seed: int) -> bool:
         from wcl.training import loop as train
-        from wcl.training.checkpoint import RunFolder
 
         folder = RunFolder(self.run_folder(run, seed))
         config = settings_of(run, seed, self.sources[run.data], self.config)
@@ -197,7 +197,7 @@ def seconds_of_an_epoch(run: Path) -> float:
     Raises:
         RunError: the run does not say it.
     """
-    metrics = run / "metrics.jsonl"
+    metrics = RunFolder(run).metrics
     parts = [
         (line.get("seconds"), line.get("search_seconds", 0))
         for line in read_metrics(metrics)

@@ -16,6 +16,7 @@ from wcl.paper.sources import needed
 from wcl.paper.synthetic import write_noise, write_photos
 from wcl.paper.tables import Cell, Run
 from wcl.system.progress import console, track
+from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_lines import read_metrics
 
 _IMAGES = {"digits": 1_297, "cifar10": 50_000, "cifar100": 50_000, "imagenet": 1_281_167}
@@ -140,7 +141,7 @@ def _seconds_of_a_step(settings: PretrainConfig, images: int, data: str, out: Pa
     )
     if not train.run(timed):  # stopped, and with it the listing
         raise KeyboardInterrupt
-    lines = read_metrics(out / "metrics.jsonl")
+    lines = read_metrics(RunFolder(out).metrics)
     steps = [line for line in lines if line["kind"] == "step"]
     seconds: list[float] = [images / step["images_per_second"] for step in steps[1:]]
     return statistics.median(seconds)

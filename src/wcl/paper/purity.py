@@ -19,6 +19,7 @@ from wcl.config import ReproduceConfig
 from wcl.paper.cells import ResultStore, settings_of
 from wcl.paper.scales import SCALES, at_scale
 from wcl.paper.tables import NAMES, Cell, Figure, Table
+from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_lines import is_number, read_metrics
 
 # Of each way to measure accuracy, the figure that is drawn.
@@ -119,7 +120,7 @@ def worth_of_weak_labels(run: Path) -> dict[str, float] | None:
     """What the weak labels of a run were worth in its end; None if it had none."""
     lines = [
         line
-        for line in read_metrics(run / "metrics.jsonl")
+        for line in read_metrics(RunFolder(run).metrics)
         if line.get("kind") == "epoch" and all(is_number(line.get(name)) for name in _LABELS)
     ]
     if not lines:
@@ -130,7 +131,7 @@ def worth_of_weak_labels(run: Path) -> dict[str, float] | None:
 
 def _circumstances(folder: Path) -> list[_Circumstances]:
     found = set()
-    for file in folder.glob("runs/*/config.yaml"):
+    for file in (RunFolder(run).config for run in folder.glob("runs/*")):
         # It may be of a run that is to be made again.
         with suppress(OSError, ValueError, LookupError, TypeError, RecursionError, yaml.YAMLError):
             found.add(_circumstances_of(file))

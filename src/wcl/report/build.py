@@ -25,6 +25,7 @@ from wcl.report.shown import EncodedImages, ReportImages, choose, see
 from wcl.system.errors import InputError
 from wcl.system.files import atomic_write, new_file
 from wcl.system.machine import best_device, check_workers, use_threads
+from wcl.system.run_folder import RunFolder
 
 _SCRIPTS = ("charts.js", "map.js", "report.js")
 _FEWEST, _MOST = 4, 20_000
@@ -71,7 +72,7 @@ def usual_file(runs: Sequence[Run]) -> Path:
     do not, a few digits of the runs' places do.
     """
     if len(runs) == 1:
-        return runs[0].folder / "report.html"
+        return RunFolder(runs[0].folder).report
     others = "-".join(re.sub(r"[^\w.]+", "-", run.name).strip("-") for run in runs[1:])
     if len(others.encode()) > _LONGEST_NAME:
         others = f"{len(runs) - 1}-others"

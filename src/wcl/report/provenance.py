@@ -12,6 +12,7 @@ import yaml
 from wcl.config import PretrainConfig, flat
 from wcl.config.layering import recipe_file, recipe_names
 from wcl.report.runs import Run, short
+from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_lines import is_number
 from wcl.training.provenance import hardware, typed, versions
 
@@ -98,7 +99,7 @@ def commands(
                     "wcl",
                     "pretrain",
                     "--config",
-                    f"{folder}/config.yaml",
+                    f"{folder}/{RunFolder(run.folder).config.name}",
                     "--out",
                     f"{folder}-again",
                 ),
@@ -136,7 +137,7 @@ def training_facts(run: Run) -> list[tuple[str, str]]:
     seconds = sum(line["seconds"] for line in epochs if is_number(line.get("seconds")))
     if seconds:
         facts.append(("training time", duration(seconds)))
-    ended = run.folder / "metrics.jsonl"
+    ended = RunFolder(run.folder).metrics
     if ended.is_file():
         facts.append(("last line written", _date(ended.stat().st_mtime)))
     return facts

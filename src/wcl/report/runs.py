@@ -12,10 +12,9 @@ from wcl.config.layering import parse_settings
 from wcl.methods import method_settings
 from wcl.system.errors import InputError
 from wcl.system.paths import expanded, one_line
+from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_lines import is_number, read_metrics
 from wcl.training.provenance import Session, read_sessions
-
-_ANY_OF = ("config.yaml", "metrics.jsonl", "encoder.safetensors")
 
 
 @dataclass
@@ -37,7 +36,7 @@ class Run:
 
     @property
     def encoder_file(self) -> Path:
-        return self.folder / "encoder.safetensors"
+        return RunFolder(self.folder).encoder
 
     @property
     def evaluated_before_its_end(self) -> bool:
@@ -75,31 +74,29 @@ def read_run(path: str) -> Run:
     folder = expanded(path)
     must_be_run(path)
     run = Run(folder, text(folder.absolute().name), None, [], None)
-    settings, metrics = folder / "config.yaml", folder / "metrics.jsonl"
+    files = RunFolder(folder)
+    settings = files.config
     try:
         run.config = parse_settings([f"--config={settings}"], method_settings)
     except InputError as error:
         there = settings.is_file()
-        run.missing.append(f"its settings cannot be read ({error})" if there else "no config.yaml")
-    run.lines = read_metrics(metrics)
+        run.missing.append(
+            f"its settings cannot be read ({error})" if there else f"no {settings.name}"
+        )
+    run.lines = read_metrics(files.metrics)
     if not run.lines:
         run.missing.append("no step is logged yet, so there are no curves of it")
     if not run.encoder_file.is_file():
         run.missing.append("no encoder yet: its first epoch has not ended")
-    run.sessions = read_sessions(folder / "provenance.json")
-    run.evaluation = _evaluation(folder / "evaluation.json", run.missing)
+    run.sessions = read_sessions(files.provenance)
+    run.evaluation = _evaluation(files.evaluation, run.missing)
     return run
 
 
 def must_be_run(path: str) -> None:
     """Raise InputError if there is nothing of a run."""
-    if not is_run(expanded(path)):
+    if not RunFolder(path).is_run:
         raise InputError(f"{path}: no run there; give the folder that `wcl pretrain --out` made")
-
-
-def is_run(folder: Path) -> bool:
-    """Whether there is anything of a run."""
-    return any((folder / name).is_file() for name in _ANY_OF)
 
 
 def text(path: str | Path) -> str:

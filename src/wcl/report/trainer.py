@@ -1,10 +1,10 @@
 """The process that trains into a run's folder: whether there is one, and how to ask it to stop.
 
-It holds a lock on RUN/.lock and has written there who it is (`RunFolder.locked`). The lock alone
-says whether it lives: it ends with the process, what is written does not.
+It holds the lock of the folder and has written its number and its host into the folder
+(`RunFolder.locked`). Only the lock shows whether it is alive: it ends with the process, the file
+does not.
 """
 
-import fcntl
 import os
 import signal
 import socket
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wcl.system.errors import RunError
+from wcl.system.run_folder import RunFolder
 
 
 class Trainer(NamedTuple):
@@ -24,15 +25,13 @@ class Trainer(NamedTuple):
 
 def trainer(folder: Path) -> Trainer:
     """Look who trains into a run's folder."""
-    try:
-        with (folder / ".lock").open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return Trainer(False, None)
-            except BlockingIOError:
-                words = file.read().split()
-    except OSError:
+    files = RunFolder(folder)
+    if not files.is_locked():
         return Trainer(False, None)
+    try:
+        words = files.trainer.read_text().split()
+    except OSError:
+        words = []
     here = len(words) == 2 and words[0].isdecimal() and words[1] == socket.gethostname()
     return Trainer(True, int(words[0]) if here else None)
 

@@ -22,11 +22,12 @@ from wcl.report import sections
 from wcl.report.charts import charts
 from wcl.report.page import page
 from wcl.report.provenance import commands, duration, evaluation_command
-from wcl.report.runs import Run, is_run, read_run, short, text
+from wcl.report.runs import Run, read_run, short, text
 from wcl.report.scores import evaluated
 from wcl.report.trainer import ask_to_stop, trainer
 from wcl.system.errors import InputError, RunError
 from wcl.system.paths import expanded
+from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_lines import is_number, read_metrics
 from wcl.training.provenance import typed
 
@@ -58,7 +59,7 @@ def watch(path: str, config: WatchConfig) -> None:
     with open_server(path, config.port) as server:
         try:
             print(f"watch it at {server.address}", flush=True)
-            if not is_run(server.folder):
+            if not RunFolder(server.folder).is_run:
                 print(f"{short(server.folder)}: no run there yet; the page waits for it")
             print("Ctrl-C ends the watching; the run goes on", flush=True)
             server.serve_forever()
@@ -85,7 +86,7 @@ class WatchServer(ThreadingHTTPServer):
 
     def look(self) -> Run | None:
         """All that there is of the run."""
-        self.run = read_run(str(self.folder)) if is_run(self.folder) else None
+        self.run = read_run(str(self.folder)) if RunFolder(self.folder).is_run else None
         return self.run
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -102,7 +103,7 @@ class WatchServer(ThreadingHTTPServer):
         if run is None:
             return waiting(self.folder)
         # The settings of a run that trains stay as they are, its lines do not.
-        return state(replace(run, lines=read_metrics(run.folder / "metrics.jsonl")), version)
+        return state(replace(run, lines=read_metrics(RunFolder(run.folder).metrics)), version)
 
     @property
     def names(self) -> set[str]:
@@ -159,7 +160,7 @@ class _Answer(BaseHTTPRequestHandler):
             found = self.server.state(query.get("version", ""))
             self._send(json.dumps(found).encode(), "application/json")
         elif path == "/neighbors.png":
-            self._send((self.server.folder / "neighbors.png").read_bytes(), "image/png")
+            self._send(RunFolder(self.server.folder).neighbors.read_bytes(), "image/png")
         else:
             self.send_error(404)
 
@@ -229,7 +230,7 @@ def state(run: Run, version: str = "") -> dict[str, Any]:
         "stoppable": pid is not None and not finished,
         "done": done / wanted if wanted else 0.0,
         "version": now,
-        "neighbors": _changed(run.folder / "neighbors.png"),
+        "neighbors": _changed(RunFolder(run.folder).neighbors),
     }
     if now != version:
         found |= {"runs": [run.name], **charts([run])}
@@ -276,15 +277,15 @@ def _changed(path: Path) -> float:
 
 def _made_of(folder: Path, finished: bool) -> str:
     """What the page was made of besides curves; when that has changed, it loads itself anew."""
-    encoder = (folder / "encoder.safetensors").is_file()
-    settings, evaluation = (_changed(folder / n) for n in ("config.yaml", "evaluation.json"))
-    return f"{is_run(folder)} {encoder} {finished} {settings} {evaluation}"
+    files = RunFolder(folder)
+    settings, evaluation = _changed(files.config), _changed(files.evaluation)
+    return f"{files.is_run} {files.encoder.is_file()} {finished} {settings} {evaluation}"
 
 
 def _page(run: Run) -> str:
     spec = run.config.data if run.config else ""
     method = f"{run.config.method} on {short(spec)}" if run.config else ""
-    repeated = commands([run], spec, run.folder / "report.html", False)
+    repeated = commands([run], spec, RunFolder(run.folder).report, False)
     ended = "" if run.encoder_file.is_file() else ", as soon as an epoch has ended"
     later = f"`{typed('wcl', 'report', short(run.folder))}` shows it{ended}."
     missing = [f"{words}." for words in run.missing]

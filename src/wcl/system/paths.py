@@ -42,21 +42,6 @@ def expanded_image(path: str | Path) -> Path:
     return found
 
 
-def weights_of(path: str | Path) -> Path:
-    """The file with an encoder's weights: of a run's folder, of one for the hub, or itself.
-
-    Raises:
-        InputError: there is none.
-    """
-    place = expanded(path)
-    names = ("encoder.safetensors", "model.safetensors")  # of a run; of a folder for the hub
-    files = [place / name for name in names] if place.is_dir() else [place]
-    for file in files:
-        if file.is_file():
-            return file
-    raise InputError(f"{path}: no encoder.safetensors there; give a run that has finished an epoch")
-
-
 def one_line(text: str) -> str:
     r"""Text on one line: the name of a file may have line ends and worse in it.
 

@@ -1,16 +1,11 @@
-"""What a run is on disk: its folder, its settings, and checkpoints that resume exactly."""
+"""A run on disk: its settings, and checkpoints that resume exactly."""
 
-import fcntl
 import hashlib
 import os
-import socket
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from threading import current_thread, main_thread
-from typing import Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, cast
 
 import torch
 import yaml
@@ -18,16 +13,15 @@ import yaml
 from wcl.config import PretrainConfig, flat
 from wcl.system.errors import UNMAKEABLE, InputError, RunError
 from wcl.system.files import atomic_write, fsync
-from wcl.system.paths import expanded, one_line
+from wcl.system.paths import one_line
 from wcl.system.progress import console
+from wcl.system.run_folder import RunFolder, previous_checkpoint
 
 _FORMAT = 3
 # A checkpoint ends with this word and the SHA-256 of all that is before it; torch reads over it.
 _SEAL = b"wcl sha256 "
 _SEAL_LENGTH = len(_SEAL) + hashlib.sha256().digest_size
 _CHUNK = 2**20
-# Seconds between tries for the lock of a run: who looks whether it is held has it for an instant.
-_PATIENCE = (0.02, 0.1, 0)
 # Settings that may differ when a run is resumed: they do not change what is computed.
 # (The images are compared with those of the run by themselves, wherever they lie now.)
 _FREE_ON_RESUME = {"out", "data", "device", "threads", "num_workers", "save_every", "log"}
@@ -47,93 +41,19 @@ _PARTS = {
 }
 
 
-class RunFolder:
-    """The files of one run."""
+def create_run(folder: RunFolder, config: PretrainConfig) -> None:
+    """Make the folder of a new run and write its settings.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = expanded(path)
-        self.config = self.path / "config.yaml"
-        self.provenance = self.path / "provenance.json"
-        self.metrics = self.path / "metrics.jsonl"
-        self.checkpoint = self.path / "checkpoints" / "last.ckpt"
-        self.previous = _previous(self.checkpoint)
-        self.encoder = self.path / "encoder.safetensors"
-        self.neighbors = self.path / "neighbors.png"
-        self.skipped = self.path / "skipped.txt"
-        self.not_finite = self.path / "not_finite.pt"
-
-    def must_be_free(self) -> None:
-        """Raise InputError if the folder holds a run already."""
-        files = (self.config, self.metrics, self.checkpoint, self.previous, self.encoder)
-        if any(file.exists() for file in (*files, self.neighbors)):
-            raise InputError(
-                f"{self.path}: holds a run; continue it with --resume, or choose another --out"
-            )
-
-    def create(self, config: PretrainConfig) -> None:
-        """Make the folder and write the settings down.
-
-        Raises:
-            InputError: the folder cannot be made, or another run was quicker.
-        """
-        try:
-            self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            with self.locked():  # of two runs that start at once, one is told
-                self.must_be_free()
-                write_config(config, self.config)
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be written to ({error.strerror})") from error
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes from training into the folder; the lock ends with the process.
-
-        It is no matter what becomes of processes that this one starts: see `_let_go`. The file says
-        who may be sent SIGTERM, for `wcl watch`: only the main thread takes that as a wish to stop.
-
-        Raises:
-            InputError: one does so already.
-        """
-        with (self.path / ".lock").open("a") as file:
-            for patience in _PATIENCE:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError as error:
-                    if not patience:
-                        raise InputError(
-                            f"{self.path}: another process is training into it; wait for it to "
-                            "end, or choose another --out"
-                        ) from error
-                    time.sleep(patience)
-            file.truncate(0)
-            if current_thread() is main_thread():
-                file.write(f"{os.getpid()} {socket.gethostname()}\n")
-                file.flush()
-            _held.add(file)
-            try:
-                yield
-            finally:
-                _held.discard(file)
-
-
-_held: set[TextIO] = set()
-
-
-def _let_go() -> None:
-    """Close the inherited locks in a forked process, such as one that decodes photos.
-
-    Whoever has the file open keeps the lock (`flock`), and a process that decodes outlives one that
-    was killed by some seconds. Closing it there leaves the lock to its owner. (Locks of `lockf` are
-    not inherited, but they do not keep two runs of one process apart, and end as soon as anything
-    in the process opens the file and closes it.)
+    Raises:
+        InputError: the folder cannot be made, or another run started there first.
     """
-    for file in _held:
-        file.close()
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_let_go)
+    try:
+        folder.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        with folder.locked():  # if two runs start at once, one is refused
+            folder.must_be_free()
+            write_config(config, folder.config)
+    except OSError as error:
+        raise InputError(f"{folder.path}: cannot be written to ({error.strerror})") from error
 
 
 def must_match(config: PretrainConfig, saved: dict[str, Any], path: Path) -> None:
@@ -167,7 +87,7 @@ def write_config(config: PretrainConfig, path: Path) -> None:
 
 
 def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -> None:
-    """Write a checkpoint whole or not at all, and keep the one before it as `previous.ckpt`.
+    """Write a checkpoint whole or not at all, and keep the one before it.
 
     Nothing is moved before the new one is on the disk. One that is damaged is not kept.
 
@@ -184,7 +104,7 @@ def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -
             file.flush()
             os.fsync(file.fileno())
         if _is_whole(path):
-            path.replace(_previous(path))
+            path.replace(previous_checkpoint(path))
         unfinished.replace(path)
         fsync(path.parent)
     except OSError as error:
@@ -229,12 +149,8 @@ class _Sealed:
 
 def what_is_left(path: Path) -> str:
     """After a failure: whether there is a checkpoint to go on from, in words."""
-    intact = any(map(_is_whole, (path, _previous(path))))
+    intact = any(map(_is_whole, (path, previous_checkpoint(path))))
     return "the last good checkpoint is intact" if intact else "there is no good checkpoint"
-
-
-def _previous(path: Path) -> Path:
-    return path.with_name("previous.ckpt")
 
 
 def _is_whole(path: Path) -> bool:
@@ -265,7 +181,7 @@ def load_checkpoint(path: Path, config: PretrainConfig) -> dict[str, Any] | None
     Raises:
         InputError: neither is a checkpoint, or they belong to other settings.
     """
-    files = [file for file in (path, _previous(path)) if file.is_file()]
+    files = [file for file in (path, previous_checkpoint(path)) if file.is_file()]
     if not files:
         return None
     for file in files:

@@ -29,8 +29,9 @@ from wcl.ops.randomness import RngState
 from wcl.system import machine
 from wcl.system.errors import InputError, NotFinite, ReportedByRankZero, RunError, WorkerLost
 from wcl.system.progress import say
+from wcl.system.run_folder import RunFolder
 from wcl.system.signals import stop_signals
-from wcl.training.checkpoint import RunFolder, save_checkpoint, what_is_left
+from wcl.training.checkpoint import save_checkpoint, what_is_left
 from wcl.training.monitor import Monitor
 from wcl.training.not_finite import keep_batch
 from wcl.training.optimizers import build_optimizer, lr_at, peak_lr, set_lr

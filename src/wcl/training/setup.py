@@ -18,7 +18,8 @@ from wcl.neighbors.crops import NeighborCrops
 from wcl.system.errors import InputError
 from wcl.system.files import clear_unfinished
 from wcl.system.machine import device_name
-from wcl.training.checkpoint import RunFolder, load_checkpoint, must_match, read_config
+from wcl.system.run_folder import RunFolder
+from wcl.training.checkpoint import create_run, load_checkpoint, must_match, read_config
 from wcl.training.provenance import add_session, current_session
 
 # Settings that the processes of a run may each have their own of.
@@ -136,7 +137,7 @@ def begin(config: PretrainConfig, run: TrainingSetup, resume: bool, world: World
     if world.is_rank_zero and resume:
         clear_unfinished(run.folder.path)
     elif world.is_rank_zero:
-        run.folder.create(config)
+        create_run(run.folder, config)
 
 
 def write_down(

@@ -8,7 +8,7 @@ from typing import Any
 
 from wcl.config import PretrainConfig
 from wcl.system.files import atomic_write, fsync
-from wcl.training.checkpoint import RunFolder
+from wcl.system.run_folder import RunFolder
 from wcl.training.curves import curve_writers
 from wcl.training.metrics_lines import parse_line
 

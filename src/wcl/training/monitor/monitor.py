@@ -15,7 +15,7 @@ from wcl.distributed.world import World
 from wcl.methods import Losses
 from wcl.ops import diagnostics as health
 from wcl.system.errors import RunError
-from wcl.training.checkpoint import RunFolder
+from wcl.system.run_folder import RunFolder
 from wcl.training.monitor.embeddings import LastEmbeddings
 from wcl.training.monitor.means import Means
 from wcl.training.monitor.metrics_file import MetricsFile
