@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageColor
+from PIL import Image
 from sklearn.metrics import silhouette_score
 from torch.nn import functional as F
 
 import wcl
+from plot_text import overlaps
 from runs import tiny_run
 from wcl.cli import run_command
 from wcl.config import ProjectConfig
 from wcl.data import open_source
-from wcl.evaluation.project import _COLORS, choose, draw, run_names, separation
+from wcl.evaluation.project import choose, draw, run_names, separation
 from wcl.system.errors import InputError
+from wcl.system.paths import shortened
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +73,9 @@ def test_two_runs_are_drawn_side_by_side_with_the_same_images(run: Path, tmp_pat
         lines = list(csv.DictReader(file))
     assert len(lines) == found.n_test == 18
     assert {"image", "class", "run_x", "run_y", "against_x", "against_y"} == set(lines[0])
-    with Image.open(out) as picture:
-        width = picture.width
     alone = wcl.evaluate(run, "project", "digits", out=str(tmp_path / "one.png"), **settings)
-    with Image.open(tmp_path / "one.png") as picture:
-        assert width == 2 * picture.width
+    with Image.open(out) as both, Image.open(tmp_path / "one.png") as one:
+        assert both.width > 1.8 * one.width
     assert alone.rows[0] == found.rows[0]
 
 
@@ -90,29 +90,41 @@ def test_nothing_is_trained_so_no_number_of_training_images_is_told(
 
 
 @pytest.mark.parametrize(
-    ("maps", "length", "lines"), [(1, 1, 1), (2, 1, 1), (2, 8, 1), (1, 8, 2), (1, 20, 4)]
+    ("maps", "count", "length"),
+    [(1, 10, 1), (2, 10, 1), (2, 10, 8), (1, 10, 40), (1, 30, 20), (2, 30, 40)],
 )
-def test_the_names_of_ten_classes_take_as_few_lines_as_they_need(
-    maps: int, length: int, lines: int
+def test_every_class_has_a_marker_in_the_legend_and_no_text_overlaps(
+    maps: int, count: int, length: int
 ) -> None:
-    names = [chr(ord("a") + i) * length for i in range(10)]
-    places = [torch.rand(20, 2) for _ in range(maps)]
-    labels = torch.arange(20) % 10
-    sheets = [
-        draw(places, ["title"] * maps, shown, names) for shown in (labels, torch.zeros_like(labels))
-    ]
-    heights = [sheet.height for sheet in sheets]
-    assert heights[0] - heights[1] == (lines - 1) * 34
-    # Every class has its color in the legend, however many lines that takes.
-    legend = np.asarray(sheets[0])[900 + 68 :]
-    shown = {tuple(color) for color in legend.reshape(-1, 3).tolist()}
-    assert {ImageColor.getrgb(color) for color in _COLORS} <= shown
+    names = [f"_{number}$" + "x" * length for number in range(count)]
+    labels = torch.arange(3 * count) % count
+    places = [torch.rand(3 * count, 2) * torch.tensor([9, 1]) for _ in range(maps)]
+    title = "run (wcl, epoch 1)\ncompactness 0.123   distance 0.456   silhouette 0.789"
+    figure = draw(places, [title] * maps, labels, names)
+    assert overlaps(figure) == []
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == [shortened(name, 32) for name in names]
+    for axes, expected in zip(figure.axes, places, strict=True):
+        groups = axes.collections
+        paths = [np.asarray(group.get_paths()[0].vertices) for group in groups]
+        colors = [tuple(np.asarray(group.get_facecolor())[0]) for group in groups]
+        looks = {(color, path.tobytes()) for color, path in zip(colors, paths, strict=True)}
+        assert len(looks) == len(groups) == count
+        for number, group in enumerate(groups):
+            assert np.array_equal(group.get_offsets(), expected[labels == number])
+
+
+@pytest.mark.parametrize("suffix", [".pdf", ".svg"])
+def test_a_map_is_written_in_the_format_of_its_name(suffix: str, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"map{suffix}"
+    wcl.evaluate(run, "project", "digits", out=str(out), groups=2, per_group=5)
+    assert out.read_bytes()[:5] == {".pdf": b"%PDF-", ".svg": b"<?xml"}[suffix]
 
 
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"out": "map.jpg"}, "must be a .png file"),
+        ({"out": "map.jpg"}, "must be a .png or .pdf or .svg file"),
         ({"out": "nowhere/map.png"}, "in a folder that exists"),
         ({"groups": 1}, "at least 2 classes"),
         ({"against": "nothing"}, "nothing: no encoder"),

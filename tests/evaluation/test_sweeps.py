@@ -7,16 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import wcl
 from images import photo_folder
+from plot_text import overlaps
 from runs import photo_run, tiny_run
 from wcl.cli import run_command
 from wcl.config import KnnConfig
 from wcl.data import limited, open_source
-from wcl.evaluation.classes import by_class, confusion, write_confusion
+from wcl.evaluation.classes import by_class, confusion, draw_confusion, write_confusion
 from wcl.evaluation.features import features, features_key
 from wcl.models.weights_file import read_all, write_weights
 from wcl.system.errors import InputError
@@ -66,8 +68,37 @@ def test_a_million_classes_are_counted_but_not_tabled(tmp_path: Path) -> None:
         {"class": "0", "images": 1, "top1": 1},
         {"class": "999999", "images": 1, "top1": 1},
     ]
-    with pytest.raises(InputError, match=r"--confusion: a table of 1,000,000 classes"):
+    with pytest.raises(InputError, match=r"--confusion: 1,000,000 classes"):
         write_confusion(KnnConfig(confusion=str(tmp_path / "a.csv")), labels, labels, classes)
+
+
+@pytest.mark.parametrize("count", [2, 10, 20, 50])
+def test_the_plot_of_a_confusion_matrix_shows_its_counts_and_names(count: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels, predicted = torch.randint(count, (2, 4000), generator=generator)
+    labels = torch.where(labels == 1, 0, labels)  # a class without test images
+    counts = confusion(predicted, labels, count)
+    figure = draw_confusion(counts, [f"_class ${number}$" for number in range(count)])
+    assert overlaps(figure) == []
+    axes = figure.axes[0]
+    shown = np.asarray(axes.images[0].get_array())
+    for row, expected in zip(shown, counts.tolist(), strict=True):
+        assert row == pytest.approx(np.array(expected) / max(1, sum(expected)))
+    for ticks in (axes.get_xticklabels(), axes.get_yticklabels()):
+        assert [tick.get_text() for tick in ticks] == [f"_class ${n}$" for n in range(count)]
+    if count <= 20:
+        numbers = {text.get_position()[::-1]: int(text.get_text()) for text in axes.texts}
+        assert numbers == {tuple(at): int(counts[tuple(at)]) for at in counts.nonzero().tolist()}
+
+
+@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
+def test_the_suffix_of_the_confusion_decides_on_a_plot(suffix: str, tmp_path: Path) -> None:
+    labels, path = torch.tensor([0, 1]), tmp_path / f"matrix{suffix}"
+    write_confusion(KnnConfig(confusion=str(path)), labels, labels, ["a", "b"])
+    assert path.read_bytes()[:4] in (b"\x89PNG", b"%PDF", b"<?xm")
+    too_many = [str(number) for number in range(1001)]
+    with pytest.raises(InputError, match=r"--confusion: 1,001 classes .* \.csv"):
+        write_confusion(KnnConfig(confusion=str(path)), labels, labels, too_many)
 
 
 @pytest.mark.parametrize("protocol", ["knn", "linear"])

@@ -30,7 +30,7 @@ class ClassifyConfig(EvalConfig):
     per_class: bool = False
     """Whether to print the accuracy of every class."""
     confusion: str = ""
-    """CSV file for the table of true against predicted classes; none by default."""
+    """File for the confusion matrix: .csv, or a plot as .png, .pdf or .svg; none by default."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class ProjectConfig(EvalConfig):
     per_group: int = 100
     """At most so many images of each."""
     out: str = "project.png"
-    """PNG file to write; the numbers go into a CSV file beside it."""
+    """Plot to write: .png, .pdf or .svg; the numbers go into a CSV file beside it."""
     seed: int = 0
     """Of the choice of classes and images, and of the map."""
 

@@ -5,15 +5,14 @@ numbers are of the features themselves, not of the map, which bends distances as
 """
 
 import csv
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image, ImageDraw
 from torch import Tensor
 
 from wcl.config import ProjectConfig
@@ -25,22 +24,15 @@ from wcl.ops.randomness import seed_of
 from wcl.system.errors import InputError, RunError
 from wcl.system.files import atomic_write, must_be_new, new_file
 from wcl.system.machine import best_device
-from wcl.system.paths import one_line
-from wcl.system.pictures import RULE, shortened, text_width, write
+from wcl.system.paths import one_line, shortened
+from wcl.system.plots import PALETTE, PLOT_SUFFIXES, plot_style, save_figure
 from wcl.system.progress import say
 
-_PANEL = 900
-_MARGIN = 40
-_DOT = 7
-_NAME_LEFT = 24
-_LINE = 34
-_LETTERS = 20
-_WIDEST_NAME = 228
-_BETWEEN_NAMES = 32
-_LONGEST_NAME = 32
-# Told apart by color-blind readers as well as ten colors can be (Okabe and Ito, and two more).
-_COLORS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"]
-_COLORS += ["#d55e00", "#f0e442", "#000000", "#999999", "#7b3294"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MAX_NAME = 32  # characters
+_MARKERS = "osD"  # with the ten colors: thirty kinds, and neighbors in the legend differ in both
 _FEWEST = 4  # images; t-SNE needs some
 
 
@@ -75,7 +67,8 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
     titles = [_title(names[name], measured[name], encoders[name]) for name in found]
     with atomic_write(picture.with_suffix(".csv")) as numbers, atomic_write(picture) as drawn:
         _write_numbers(numbers, chosen, rows, maps)
-        draw(list(maps.values()), titles, labels, test.classes).save(drawn, "PNG")
+        figure = draw(list(maps.values()), titles, labels, test.classes)
+        save_figure(figure, drawn, picture.suffix.lower())
     return Result(
         "project",
         measured["run"]["silhouette"],
@@ -89,7 +82,7 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
 
 
 def _checked(config: ProjectConfig) -> Path:
-    picture = new_file(config.out, (".png",))
+    picture = new_file(config.out, PLOT_SUFFIXES)
     must_be_new(picture.with_suffix(".csv"))
     if config.groups < 2 or config.per_group < 2:
         raise InputError("--groups and --per_group: at least 2 classes of 2 images are needed")
@@ -176,62 +169,52 @@ def run_names(homes: dict[str, Path | None]) -> dict[str, str]:
         depth += 1
     names = {role: one_line(str(Path(*part[-depth:]))) for role, part in parts.items()}
     # An encoder that is not of a run goes by its part in the comparison.
-    return {role: shortened(names.get(role, role), _LONGEST_NAME) for role in homes}
+    return {role: shortened(names.get(role, role), _MAX_NAME) for role in homes}
 
 
 def _title(name: str, figures: dict[str, float], encoder: Encoder) -> str:
     described = encoder.description
-    words = [f"{figure} {value:.3f}" for figure, value in figures.items()]
-    return f"{name} ({described.method}, epoch {described.epoch})\n" + "   ".join(words)
+    run = f"{name} ({described.method}, epoch {described.epoch})"
+    words = "   ".join(f"{figure} {value:.3f}" for figure, value in figures.items())
+    return f"{shortened(run, len(words))}\n{words}"
 
 
+@plot_style()
 def draw(
     maps: Sequence[Tensor], titles: Sequence[str], labels: Tensor, classes: Sequence[str]
-) -> Image.Image:
-    """Maps side by side, a color for each class, the names of the classes below."""
+) -> "Figure":
+    """Draw maps side by side, with a color and a marker for each class and one legend below."""
+    from matplotlib.figure import Figure
+
     present = labels.unique().tolist()
-    names = [one_line(str(classes[label])) for label in present]
-    widest = min(_WIDEST_NAME, max(math.ceil(text_width(name, _LETTERS)) for name in names))
-    column = _NAME_LEFT + widest + _BETWEEN_NAMES
-    columns = (len(maps) * _PANEL - 2 * _MARGIN + _BETWEEN_NAMES) // column
-    legend = -(-len(present) // columns) * _LINE
-    sheet = Image.new("RGB", (len(maps) * _PANEL, _LINE * 2 + _PANEL + legend), "white")
-    pen = ImageDraw.Draw(sheet)
-    room = _PANEL - 2 * _MARGIN
-    for number, (places, title) in enumerate(zip(maps, titles, strict=True)):
-        left = number * _PANEL
-        if number:
-            pen.line([(left, _LINE // 2), (left, _LINE + _PANEL)], RULE, 2)
-        for line, words in enumerate(title.splitlines()):
-            write(pen, (left + _MARGIN, _LINE // 2 + line * 26), words, _LETTERS, width=room)
+    names = [shortened(one_line(str(classes[label])), _MAX_NAME) for label in present]
+    columns = max(1, 60 * len(maps) // (max(map(len, names)) + 5))  # of the legend
+    lines = -(-len(names) // columns)
+    figure = Figure((4.5 * len(maps), 4.6 + 0.2 * lines), layout="constrained")
+    panels = figure.subplots(1, len(maps), squeeze=False)[0]
+    for axes, places, title in zip(panels, maps, titles, strict=True):
+        axes.set_title(title, loc="left", parse_math=False)
         low, high = places.amin(dim=0), places.amax(dim=0)
-        # The longer side fills the panel; the other is centerd in it.
-        scaled = (places - (low + high) / 2) / (high - low).max().clamp(min=1e-9)
-        points = (scaled * room + _PANEL / 2).tolist()
-        for (x, y), label in zip(points, labels.tolist(), strict=True):
-            x, y = left + x, 1.5 * _LINE + y
-            _mark(pen, x, y, present.index(label), outline="white")
-    for number, name in enumerate(names):
-        x = _MARGIN + number % columns * column
-        y = _LINE * 2 + _PANEL + number // columns * _LINE
-        _mark(pen, x + _DOT, y + _DOT, number)
-        write(pen, (x + _NAME_LEFT, y - 6), name, _LETTERS, width=widest)
-    return sheet
-
-
-def _mark(
-    pen: ImageDraw.ImageDraw, x: float, y: float, number: int, outline: str | None = None
-) -> None:
-    """A mark for the class of that number: ten colors as dots, then as squares, then diamonds."""
-    turn, color = divmod(number, len(_COLORS))
-    box = (x - _DOT, y - _DOT, x + _DOT, y + _DOT)
-    if turn % 3 == 0:
-        pen.ellipse(box, fill=_COLORS[color], outline=outline)
-    elif turn % 3 == 1:
-        pen.rectangle(box, fill=_COLORS[color], outline=outline)
-    else:
-        corners = [(x, y - _DOT), (x + _DOT, y), (x, y + _DOT), (x - _DOT, y)]
-        pen.polygon(corners, fill=_COLORS[color], outline=outline)
+        middle, half = (low + high) / 2, 0.53 * (high - low).max().clamp(min=1e-9)
+        limits = torch.stack([middle - half, middle + half]).T.tolist()
+        axes.set(xticks=[], yticks=[], xlim=limits[0], ylim=limits[1], aspect="equal")
+        axes.spines[:].set(visible=True, color="#c8c8c8")
+        for number, label in enumerate(present):
+            x, y = places[labels == label].T.numpy()
+            marker, color = _MARKERS[number % len(_MARKERS)], PALETTE[number % len(PALETTE)]
+            style = {"s": 18, "linewidths": 0.3, "edgecolors": "white"}
+            axes.scatter(x, y, color=color, marker=marker, **style)
+    legend = figure.legend(
+        panels[0].collections,
+        names,
+        loc="outside lower center",
+        ncols=-(-len(names) // lines),
+        handlelength=1,
+        columnspacing=1,
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return figure
 
 
 def _write_numbers(path: Path, source: Source, rows: Tensor, maps: dict[str, Tensor]) -> None:

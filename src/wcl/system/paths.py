@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from wcl.system.errors import InputError
@@ -49,3 +50,21 @@ def one_line(text: str) -> str:
     'a\\nb'
     """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def shortened(text: str, limit: float, length: Callable[[str], float] = len) -> str:
+    """Shorten text to a limit by cutting its middle: names of files differ at both ends.
+
+    >>> shortened("holidays/image_0042.jpg", 16)
+    'holiday…0042.jpg'
+    """
+    if length(text) <= limit:
+        return text
+    sizes = range(len(text) - 1, 0, -1)
+    fitting = (count for count in sizes if length(_both_ends(text, count)) <= limit)
+    return _both_ends(text, next(fitting, 0))
+
+
+def _both_ends(text: str, count: int) -> str:
+    """Keep that many characters of the text, half from each end."""
+    return f"{text[: count // 2]}…{text[len(text) - (count - count // 2) :]}"
