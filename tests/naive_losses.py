@@ -1,4 +1,4 @@
-"""Losses as plain loops over their definitions, and what their tests share."""
+"""Losses as plain loops over their definitions, and functions that their tests share."""
 
 from collections.abc import Callable, Iterable
 from typing import Literal
@@ -75,12 +75,12 @@ def assert_same_with_gradient(
         torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-9)
 
 
-def shares(seed: int, count: int) -> list[Tensor]:
-    """The positions 0 … count − 1 dealt out at random, in no order; the last share is empty."""
+def shards(seed: int, count: int) -> list[Tensor]:
+    """Split the positions 0 … count − 1 at random, in no order; the last shard is empty."""
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(count, generator=generator)
-    holder = torch.randint(3, (count,), generator=generator)
-    return [order[holder == number] for number in range(4)]
+    owner = torch.randint(3, (count,), generator=generator)
+    return [order[owner == number] for number in range(4)]
 
 
 def add_up(parts: Iterable[Tensor]) -> Tensor:

@@ -19,7 +19,7 @@ from naive_losses import (
     modes,
     normal,
     seeds,
-    shares,
+    shards,
     temperatures,
 )
 from wcl.ops.losses import crop_nce, crop_swap
@@ -92,12 +92,12 @@ def test_crop_swap_is_its_definition(
 
 @given(seeds, st.integers(1, 3), st.integers(2, 6), temperatures)
 @settings(deadline=None, max_examples=20)
-def test_the_shares_of_crop_nce_add_up_to_the_whole(
+def test_the_shards_of_crop_nce_add_up_to_the_whole(
     seed: int, crops: int, count: int, temperature: float
 ) -> None:
     assert_same_with_gradient(
         lambda c, a, b: add_up(
-            crop_nce(c[:, own], a, b, temperature, own) for own in shares(seed, count)
+            crop_nce(c[:, own], a, b, temperature, own) for own in shards(seed, count)
         ),
         partial(crop_nce_by_loop, temperature=temperature),
         normal(seed, crops, count, 4),
@@ -108,13 +108,13 @@ def test_the_shares_of_crop_nce_add_up_to_the_whole(
 
 @given(seeds, st.integers(1, 3), st.integers(2, 6), temperatures, modes)
 @settings(deadline=None, max_examples=20)
-def test_the_shares_of_crop_swap_add_up_to_the_whole(
+def test_the_shards_of_crop_swap_add_up_to_the_whole(
     seed: int, crops: int, count: int, temperature: float, mode: Positives
 ) -> None:
     form = labels_of(seed, count, 3), labels_of(seed + 9, count, 3), temperature, mode, True
     assert_same_with_gradient(
         lambda c, a, b: add_up(
-            crop_swap(c[:, own], a, b, *form, own) for own in shares(seed, count)
+            crop_swap(c[:, own], a, b, *form, own) for own in shards(seed, count)
         ),
         lambda c, a, b: crop_swap_by_loop(c, a, b, *form),
         normal(seed, crops, count, 4),

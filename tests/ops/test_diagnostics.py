@@ -229,5 +229,5 @@ def test_neighbors_of_the_same_class_are_counted(
         for row, others in zip(rows, neighbors.tolist(), strict=True)
         for other in others
     ]
-    share = same_class(neighbors, torch.tensor(rows), torch.tensor(classes))
-    assert share.item() == pytest.approx(sum(same) / len(same), abs=1e-6)
+    fraction = same_class(neighbors, torch.tensor(rows), torch.tensor(classes))
+    assert fraction.item() == pytest.approx(sum(same) / len(same), abs=1e-6)

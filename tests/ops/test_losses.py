@@ -18,7 +18,7 @@ from naive_losses import (
     normal,
     nt_xent_by_loop,
     seeds,
-    shares,
+    shards,
     supervised_by_loop,
     temperatures,
 )
@@ -78,11 +78,11 @@ def test_swap_gives_each_view_the_labels_of_the_other(
 
 @given(seeds, st.integers(2, 7), temperatures)
 @settings(deadline=None, max_examples=20)
-def test_the_shares_of_nt_xent_add_up_to_the_whole(
+def test_the_shards_of_nt_xent_add_up_to_the_whole(
     seed: int, count: int, temperature: float
 ) -> None:
     assert_same_with_gradient(
-        lambda a, b: add_up(nt_xent(a, b, temperature, own) for own in shares(seed, count)),
+        lambda a, b: add_up(nt_xent(a, b, temperature, own) for own in shards(seed, count)),
         lambda a, b: nt_xent_by_loop(a, b, temperature),
         normal(seed, count, 4),
         normal(seed + 1, count, 4),
@@ -91,14 +91,14 @@ def test_the_shares_of_nt_xent_add_up_to_the_whole(
 
 @given(seeds, st.integers(2, 8), temperatures, modes, st.booleans())
 @settings(deadline=None, max_examples=30)
-def test_the_shares_of_swap_add_up_to_the_whole(
+def test_the_shards_of_swap_add_up_to_the_whole(
     seed: int, count: int, temperature: float, mode: Positives, keys: bool
 ) -> None:
     y1, y2 = labels_of(seed, count, 3), labels_of(seed + 1, count, 3)
     y1[0], y2[0] = y1[1], y2[1]  # with no positives at all there is no graph in the loop
     assert_same_with_gradient(
         lambda a, b: add_up(
-            swap(a, b, y1, y2, temperature, mode, keys, own) for own in shares(seed, count)
+            swap(a, b, y1, y2, temperature, mode, keys, own) for own in shards(seed, count)
         ),
         lambda a, b: (
             supervised_by_loop(a, y2, temperature, mode, keys)
@@ -109,7 +109,7 @@ def test_the_shares_of_swap_add_up_to_the_whole(
     )
 
 
-def test_a_share_is_the_sum_over_its_anchors_divided_by_the_number_of_all() -> None:
+def test_a_shard_is_the_sum_over_its_anchors_divided_by_the_number_of_all() -> None:
     z = torch.eye(4, dtype=torch.float64)
     z1, z2 = z, z[[0, 1, 3, 2]]  # the views of images 0 and 1 agree, those of 2 and 3 do not
     easy = math.log(1 + 6 * math.exp(-2))
@@ -119,7 +119,7 @@ def test_a_share_is_the_sum_over_its_anchors_divided_by_the_number_of_all() -> N
     assert nt_xent(z1, z2, 0.5, torch.tensor([2])).item() == pytest.approx(hard / 4)
 
 
-def test_an_empty_share_is_zero_with_a_gradient_of_zero() -> None:
+def test_an_empty_shard_is_zero_with_a_gradient_of_zero() -> None:
     v1, v2 = normal(0, 5, 3).requires_grad_(), normal(1, 5, 3).requires_grad_()
     y, none = labels_of(0, 5, 2), torch.arange(0)
     for loss in (nt_xent(v1, v2, own=none), swap(v1, v2, y, y, own=none)):
@@ -318,7 +318,7 @@ def test_own_anchors_that_are_not_positions_are_an_error(own: Tensor) -> None:
 def test_options_that_cannot_be_are_an_error() -> None:
     z, labels = normal(0, 4, 3), labels_of(0, 4, 2)
     for temperature in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match="tau must be above 0"):
+        with pytest.raises(ValueError, match="temperature must be above 0"):
             nt_xent(z, z, temperature)
     with pytest.raises(ValueError, match="mean or sum"):
         supervised_contrastive(z, labels, positives="average")  # type: ignore[arg-type]

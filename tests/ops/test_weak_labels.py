@@ -197,7 +197,7 @@ def test_some_of_the_queries_in_any_order_give_their_part_of_the_whole(
         assert nearest_neighbors(keys[own], keys, own).equal(whole[own])
 
 
-def test_shares_larger_than_a_block_of_rows_join_to_the_whole() -> None:
+def test_shards_larger_than_a_block_of_rows_join_to_the_whole() -> None:
     order = torch.randperm(1300, generator=torch.Generator().manual_seed(0))
     for keys in (exact_rows(1, 1300), normal(1, 1300, 16)):
         whole = nearest_neighbors(keys, keys)
@@ -261,7 +261,7 @@ def test_one_node_that_points_at_itself_is_a_component() -> None:
 def test_embeddings_that_are_not_finite_are_an_error(number: float, backend: str) -> None:
     embeddings = torch.ones(4, 3)
     embeddings[2, 1] = number
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match="finite embeddings"):
         weak_labels(embeddings, backend)  # type: ignore[arg-type]
 
 

@@ -1,1 +1,1 @@
-"""Pure tensor functions: losses, weak labels, diagnostics, counter-based randomness."""
+"""Pure functions of tensors: losses, weak labels, diagnostics, counter-based randomness."""

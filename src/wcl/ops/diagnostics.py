@@ -1,6 +1,6 @@
-"""Whether a representation is healthy: numbers that need no labels, and a few that use them.
+"""Diagnostics of a representation: metrics that need no labels, and a few that use them.
 
-All are pure functions of tensors; none of them makes the host wait for the device.
+All are pure functions of tensors, and none of them makes the host wait for the device.
 """
 
 import math
@@ -11,25 +11,25 @@ from torch import Tensor
 
 
 def rankme(features: Tensor) -> Tensor:
-    """Effective rank (Garrido et al., 2023): exp of the entropy of the singular values' shares.
+    """Compute RankMe (Garrido et al., 2023), exp of the entropy of the normalized singular values.
 
-    Near 1 when everything has collapsed onto a line, near min(N, D) when all directions are used.
+    Close to 1 if all (N, D) features lie on a line, close to min(N, D) if they use all directions.
 
     >>> round(float(rankme(torch.eye(8))), 3)
     8.0
     """
     values = torch.linalg.svdvals(features.float())
-    shares = values / values.sum().clamp(min=1e-12)
-    return torch.exp(-(shares * torch.log(shares + 1e-7)).sum())
+    p = values / values.sum().clamp(min=1e-12)
+    return torch.exp(-(p * torch.log(p + 1e-7)).sum())
 
 
 def alignment(z1: Tensor, z2: Tensor) -> Tensor:
-    """Mean squared distance of the two views on the sphere (Wang and Isola, 2020); 0 is best."""
+    """Compute the mean squared distance of two views (Wang and Isola, 2020); 0 is best."""
     return (F.normalize(z1, dim=1) - F.normalize(z2, dim=1)).square().sum(dim=1).mean()
 
 
 def uniformity(z: Tensor) -> Tensor:
-    """Log mean of exp(−2·distance²) over all pairs on the sphere; 0 is collapse, −4 full spread."""
+    """Compute the log mean of exp(−2·distance²) over pairs on the sphere; 0 means collapse."""
     z = F.normalize(z, dim=1)
     others = ~torch.eye(len(z), dtype=torch.bool, device=z.device)
     squared = (2 - 2 * (z @ z.T)).clamp(min=0)
@@ -38,13 +38,13 @@ def uniformity(z: Tensor) -> Tensor:
 
 
 def collapsed_share(z: Tensor) -> Tensor:
-    """Share of the dimensions of normalized rows that hardly vary: below 5% of an even spread."""
+    """Compute the fraction of dimensions whose spread is below 5% of that of uniform unit rows."""
     spread = F.normalize(z, dim=1).std(dim=0) * math.sqrt(z.shape[1])
     return (spread < 0.05).float().mean()
 
 
 def weak_label_sizes(labels: Tensor) -> dict[str, Tensor]:
-    """How many components a batch fell into, and the share of the batch in the largest.
+    """Compute the number of components, and the fraction of the batch in the largest.
 
     Args:
         labels: (N,) weak labels, each the index of a member of its component.
@@ -57,18 +57,18 @@ def weak_label_sizes(labels: Tensor) -> dict[str, Tensor]:
 
 
 def weak_label_quality(labels: Tensor, classes: Tensor, class_count: int) -> dict[str, Tensor]:
-    """Weak labels against the true classes.
+    """Compare weak labels with the true classes.
 
     Args:
         labels: (N,) weak labels in [0, N).
         classes: (N,) true classes in [0, class_count).
-        class_count: how many classes there are.
+        class_count: number of classes.
 
     Returns:
-        purity: share of rows that are of their component's commonest class;
-        pair_precision: share of the positive pairs that are of one class;
-        pair_recall: share of the pairs of one class that are positive;
-        collision_rate: share of the negative pairs that are of one class.
+        purity: fraction of rows that belong to the most common class of their component;
+        pair_precision: fraction of positive pairs that are of the same class;
+        pair_recall: fraction of pairs of the same class that are positive;
+        collision_rate: fraction of negative pairs that are of the same class.
     """
     count = len(labels)
     table = torch.zeros(count * class_count, device=labels.device)
@@ -89,20 +89,20 @@ def weak_label_quality(labels: Tensor, classes: Tensor, class_count: int) -> dic
 def neighbor_quality(
     neighbors: Tensor, similarity: Tensor, before: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """How near the neighbors are, and how many of them are new.
+    """Compute the mean similarity of the neighbors, and the fraction of them that is new.
 
     Args:
         neighbors: (n, k) numbers of the neighbors of n images.
         similarity: (n, k) their cosines.
-        before: (n, K) the neighbors that they had before.
+        before: (n, K) the neighbors of the same images after the last search.
     """
-    found = {"neighbor_similarity": similarity.mean()}
+    metrics = {"neighbor_similarity": similarity.mean()}
     if before is not None:
         known = (neighbors[:, :, None] == before[:, None, :]).any(dim=2)
-        found["neighbors_changed"] = 1 - known.float().mean()
-    return found
+        metrics["neighbors_changed"] = 1 - known.float().mean()
+    return metrics
 
 
 def same_class(neighbors: Tensor, rows: Tensor, classes: Tensor) -> Tensor:
-    """Share of the neighbors (n, k) of images `rows` (n,) that are of the image's own class."""
+    """Compute the fraction of neighbors (n, k) that share the class of their image in `rows`."""
     return (classes[neighbors] == classes[rows][:, None]).float().mean()

@@ -1,13 +1,13 @@
-"""The contrastive losses, as pure functions of embeddings.
+"""Contrastive losses, as pure functions of embeddings.
 
 Rows need not be normalized: every function takes the cosine, as the paper's `sim` does. All sums
-are over the whole batch that is passed in. No matrix of all pairs is ever held (see `tiled`), so
-the memory of a loss grows with the batch and not with its square; the gradients cannot be
-differentiated again.
+are over the whole batch that is passed in. The matrix of all pairs is never held in memory (see
+`tiled_losses`), so memory grows linearly with the batch; gradients cannot be differentiated again.
 
-One process of several holds the embeddings of the whole batch but answers for its own images alone:
-`own` are their positions, in any order. The loss is then that part of the mean over all anchors
-which the own ones make up, so that the parts of all processes add up to the loss of the batch.
+When a batch is sharded, each process holds the embeddings of the whole batch but computes the loss
+of its own images only: `own` holds their positions, in any order. The result is the sum over the
+own anchors divided by the number of all anchors, so that the results of all processes add up to the
+loss of the batch.
 """
 
 import math
@@ -21,14 +21,14 @@ from wcl.ops.tiled_losses import log_sum_over_all, log_sum_over_others
 
 
 def nt_xent(z1: Tensor, z2: Tensor, temperature: float = 0.1, own: Tensor | None = None) -> Tensor:
-    """Instance discrimination L_NCE, Eq. 1, over the 2N views of N images.
+    """Compute the instance discrimination loss L_NCE, Eq. 1, over the 2N views of N images.
 
-    For each of the 2N anchors the positive is the other view of its image and the denominator runs
+    For each of the 2N anchors, the positive is the other view of its image and the denominator runs
     over the 2N − 1 other views; the loss is the mean over the anchors.
 
     Args:
         z1, z2: (N, D) embeddings of the two views, row i of both from image i.
-        tau: temperature.
+        temperature: τ.
         own: (n,) positions of the images whose views are the anchors; None for all.
 
     Returns:
@@ -57,19 +57,19 @@ def supervised_contrastive(
     key_gradient: bool = True,
     own: Tensor | None = None,
 ) -> Tensor:
-    """Supervised contrastive loss L_sup, Eq. 3–4: rows of equal label attract each other.
+    """Compute the supervised contrastive loss L_sup, Eq. 3–4: rows of equal label attract.
 
-    For each anchor, −log softmax over all other rows, averaged (or summed, as the paper prints it)
+    For each anchor, −log softmax over all other rows, averaged (or summed, as printed in the paper)
     over its positives; then the mean over all anchors. An anchor without positives adds nothing.
 
-    The positives' term needs no N×N mask: the similarities of row i to its whole class add up to
-    its product with the class's sum.
+    The term of the positives needs no N×N mask: the similarities of row i to its whole class add up
+    to its product with the sum of the class.
 
     Args:
         v: (N, D) embeddings.
-        labels: (N,) integers in [0, N), as `weak_labels` gives them.
-        tau: temperature.
-        positives: how an anchor's positives are combined.
+        labels: (N,) integers in [0, N), as `weak_labels` returns them.
+        temperature: τ.
+        positives: how the positives of an anchor are combined.
         key_gradient: whether gradient flows through the keys as well as through the anchors.
         own: (n,) positions of the rows that are anchors; None for all.
 
@@ -103,14 +103,14 @@ def swap(
     key_gradient: bool = True,
     own: Tensor | None = None,
 ) -> Tensor:
-    """The swapped loss L_swap, Eq. 7: each view is supervised by the other view's weak labels.
+    """Compute the swapped loss L_swap, Eq. 7: each view is supervised by the other's weak labels.
 
-    A view's own labels would ask little of it, since rows of one component are close already.
+    A view could learn little from its own labels: rows of one component are already close.
 
     Args:
         v1, v2: (N, D) embeddings of the two views.
         labels1, labels2: (N,) weak labels found in v1 and in v2.
-        tau, positives, key_gradient, own: as for `supervised_contrastive`.
+        temperature, positives, key_gradient, own: as for `supervised_contrastive`.
 
     Returns:
         A scalar, the sum of the two terms.
@@ -124,16 +124,16 @@ def swap(
 def crop_nce(
     crops: Tensor, z1: Tensor, z2: Tensor, temperature: float = 0.1, own: Tensor | None = None
 ) -> Tensor:
-    """Instance discrimination of extra crops, L_cNCE: each finds its own image among all.
+    """Compute the instance discrimination loss of extra crops, L_cNCE.
 
-    For every crop the mean of two InfoNCE terms, against the rows of each full view; the positive
-    is the row of the crop's own image, the denominator all N rows. The mean over crops and anchors.
+    For every crop the mean of two InfoNCE terms, one for each full view: the positive is the row of
+    the crop's own image, the denominator runs over all N rows. The mean over crops and anchors.
 
     Args:
         crops: (K, n, D) embeddings of K crops of each image of `own`.
         z1, z2: (N, D) embeddings of the full views.
-        tau: temperature.
-        own: (n,) positions among the views of the images that the crops are of; None for all.
+        temperature: τ.
+        own: (n,) positions of the cropped images among the views; None for all.
 
     Returns:
         A scalar.
@@ -160,16 +160,16 @@ def crop_swap(
     key_gradient: bool = True,
     own: Tensor | None = None,
 ) -> Tensor:
-    """The swapped loss of extra crops, L_cswap: each is drawn to all images of its weak label.
+    """Compute the swapped loss of extra crops, L_cswap: each is drawn to the images of its label.
 
-    Crop anchors against the rows of view 1 with the labels of view 2, and the other way round. The
-    anchor is not among the keys, so the row of its own image counts as a positive too.
+    Crop anchors against the rows of view 1 with the labels of view 2, and vice versa. The anchor is
+    not among the keys, so the row of its own image counts as a positive, too.
 
     Args:
         crops: (K, n, D) embeddings of K crops of each image of `own`.
         v1, v2: (N, D) embeddings of the full views.
         labels1, labels2: (N,) weak labels found in v1 and in v2.
-        tau, positives, key_gradient: as for `supervised_contrastive`.
+        temperature, positives, key_gradient: as for `supervised_contrastive`.
         own: as for `crop_nce`.
 
     Returns:
@@ -194,7 +194,7 @@ def _rows(rows: Tensor, own: Tensor | None) -> Tensor:
 
 
 def _class_sums(keys: Tensor, labels: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(n, D) and (n,) for each own row: the sum of the keys of its class, and their number."""
+    """Return (n, D) the sum of the keys of each own row's class, and (n,) their number."""
     sums = torch.zeros_like(keys).index_add(0, labels, keys)
     sizes = torch.zeros_like(labels).index_add(0, labels, torch.ones_like(labels))
     wanted = _rows(labels, own)
@@ -204,7 +204,7 @@ def _class_sums(keys: Tensor, labels: Tensor, own: Tensor | None) -> tuple[Tenso
 def _log_sum_over_others(
     rows: Tensor, temperature: float, own: Tensor | None, key_gradient: bool = True
 ) -> Tensor:
-    """(n,) for each own row i log Σ_{k≠i} exp(row_i · row_k / τ), the rows of length one."""
+    """Return (n,) log Σ_{k≠i} exp(row_i · row_k / τ) for each own row i; rows are unit vectors."""
     if own is None and key_gradient:
         return log_sum_over_others(rows / math.sqrt(temperature), bound=1 / temperature)
     itself = torch.arange(len(rows), device=rows.device) if own is None else own
@@ -213,14 +213,14 @@ def _log_sum_over_others(
 
 
 def _log_sum_of_crops(anchors: Tensor, keys: Tensor, temperature: float) -> Tensor:
-    """(K, n) for each crop log Σ_k exp(crop · key_k / τ)."""
+    """Return (K, n) log Σ_k exp(crop · key_k / τ) for each crop."""
     log_sum = log_sum_over_all(anchors.flatten(0, 1) / temperature, keys)
     return log_sum.view(anchors.shape[:2])
 
 
 def _check_options(temperature: float, positives: str = "mean") -> None:
     if not 0 < temperature < math.inf:
-        raise ValueError(f"tau must be above 0, not {temperature}")
+        raise ValueError(f"temperature must be above 0, not {temperature}")
     if positives not in ("mean", "sum"):
         raise ValueError(f"positives must be mean or sum, not {positives}")
 
@@ -245,7 +245,7 @@ def _check_crops(crops: Tensor, a: Tensor, b: Tensor, own: Tensor | None) -> Non
 
 
 def _check_own(own: Tensor | None) -> None:
-    # Whether they are in range is for the device to find: asking would make the host wait for it.
+    # The device checks that they are in range: checking here would make the host wait for it.
     if own is not None and (own.ndim != 1 or own.dtype != torch.long):
         raise ValueError(
             f"own must be positions (n,) in int64, not {tuple(own.shape)} in {own.dtype}"

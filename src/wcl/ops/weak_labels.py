@@ -1,7 +1,7 @@
-"""Weak labels: nearest neighbors → connected components of the 1-NN graph.
+"""Weak labels: the connected components of the 1-nearest-neighbor graph of a batch.
 
-Section 3.3 of the paper. Every row of a batch points at its nearest other row; rows that hang
-together through such links, in either direction, are taken to be similar and share a label.
+Section 3.3 of the paper. Every row of a batch is linked to its nearest other row; rows that are
+connected by such links, in either direction, share a label.
 """
 
 import math
@@ -13,23 +13,23 @@ from torch import Tensor
 
 from wcl.ops.randomness import mix
 
-# Rows of similarities held at a time. 512 rows against 4096 keys are 8 MB: they stay in cache, so
-# the search reads what the product just wrote, and no N×N matrix is ever allocated.
+# Rows of similarities held at a time. 512 rows against 4096 keys are 8 MB: they stay in the cache
+# between the product and the search, and no N×N matrix is ever allocated.
 _ROWS_AT_A_TIME = 512
 _GROUP = 64
 
 
 @torch.no_grad()
 def nearest_neighbors(queries: Tensor, keys: Tensor, itself: Tensor | None = None) -> Tensor:
-    """The most similar key of every query by cosine, the query itself excluded.
+    """Return the most similar key of every query by cosine, the query itself excluded.
 
-    Ties go to the lowest index. Equal keys always tie, although a product of matrices may round the
-    same row differently in different places.
+    Ties go to the lowest index. Equal keys always tie, although a matrix product may round the same
+    row differently in different positions.
 
     Args:
         queries: (b, D) rows.
-        keys: (N, D) rows, the queries among them.
-        itself: (b,) positions of the queries among the keys; None if they are the keys, in order.
+        keys: (N, D) rows, including the queries.
+        itself: (b,) positions of the queries among the keys; None if both are the same rows.
 
     Returns:
         (b,) indices into keys.
@@ -52,10 +52,10 @@ def nearest_neighbors(queries: Tensor, keys: Tensor, itself: Tensor | None = Non
 
 
 def _first_largest(similarity: Tensor) -> Tensor:
-    """(b,) argmax of every row, the first one where several are equal.
+    """Return (b,) the argmax of every row, the first of equal values.
 
-    By groups: their maxima, which is a vectorized pass, and then the argmax of two short rows. On a
-    CPU that is a third of the time of `argmax`, which would cost half as much as the product.
+    Takes the maxima of groups in one vectorized pass, then the argmax of two short rows. On a CPU
+    this takes a third of the time of `argmax`, which would cost half as much as the product.
     """
     groups: Tensor = similarity.unflatten(1, (-1, _GROUP))
     group: Tensor = groups.amax(dim=2).argmax(dim=1)
@@ -64,12 +64,12 @@ def _first_largest(similarity: Tensor) -> Tensor:
 
 
 def _equal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """(N,) the lowest index of a row equal to each, and the next higher index of one (else itself).
+    """Return (N,) the lowest and (N,) the next higher index of an equal row, or the row's own.
 
-    Rows are sorted by a hash of their bits, on the device, and neighbors of equal hash compared.
+    Rows are sorted by a hash of their bits, on the device, and adjacent rows are compared.
     """
     integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[rows.element_size()]
-    bits = (rows + 0.0).view(integer)  # adding zero makes −0 and 0 one
+    bits = (rows + 0.0).view(integer)  # adding zero turns −0 into 0
     weights = mix(torch.arange(1, rows.shape[1] + 1, device=rows.device))
     order = (bits * weights).sum(dim=1).argsort(stable=True)
     follows = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
@@ -86,14 +86,14 @@ def _equal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def components(successor: Tensor) -> Tensor:
-    """Connected components of the graph with the undirected edges (i, successor[i]).
+    """Find the connected components of the graph with the undirected edges (i, successor[i]).
 
-    Every node has one outgoing edge, so each component holds exactly one cycle, and the smallest
-    node of that cycle names the component. Pointer doubling finds it: after t rounds `reached[i]`
-    is the node 2ᵗ steps from i, and `smallest[i]` the least of the 2ᵗ nodes that start at i. Once
-    2ᵗ ≥ N every `reached[i]` is on its cycle and `smallest` there has seen the whole of it. This
-    holds for cycles of any length, so neither ties nor a floating-point product that is not quite
-    symmetric can give a wrong component; and it takes no round trip to the host.
+    Every node has one outgoing edge, so each component has exactly one cycle, and the smallest node
+    of that cycle labels the component. Pointer doubling finds it: after t rounds, `reached[i]` is
+    the node 2ᵗ steps from i, and `smallest[i]` is the smallest of the 2ᵗ nodes from i on. Once
+    2ᵗ ≥ N, every `reached[i]` is on its cycle, and `smallest` has covered that cycle. This holds
+    for cycles of any length, so neither ties nor a floating-point product that is not quite
+    symmetric can give a wrong component, and the host is not involved.
 
     Args:
         successor: (N,) indices.
@@ -113,7 +113,7 @@ def components(successor: Tensor) -> Tensor:
 
 
 def components_by_scipy(successor: Tensor) -> Tensor:
-    """The same by the paper's own procedure: the adjacency matrix of Eq. 5, handed to SciPy."""
+    """Find the same components as the paper does: SciPy on the adjacency matrix of Eq. 5."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
@@ -126,17 +126,17 @@ def components_by_scipy(successor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def weak_labels(embeddings: Tensor, backend: Literal["pointer", "scipy"] = "pointer") -> Tensor:
-    """Weak labels of a batch, Eq. 5–6 and Algorithm 1: equal label, same component.
+    """Compute the weak labels of a batch, Eq. 5–6 and Algorithm 1: rows of a component share one.
 
     Args:
         embeddings: (N, D) rows, N ≥ 2; they need not be normalized.
-        backend: `pointer` stays on the device; `scipy` is the reference of the paper.
+        backend: `pointer` stays on the device; `scipy` is the reference used by the paper.
 
     Returns:
-        (N,) labels. Only their equality has a meaning.
+        (N,) labels. Only their equality is meaningful.
 
     Raises:
-        ValueError: there are fewer than two rows, or a row has a non-finite number.
+        ValueError: there are fewer than two rows, or a row is not finite.
 
     >>> weak_labels(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]))
     tensor([0, 0, 2, 2])
@@ -148,6 +148,6 @@ def weak_labels(embeddings: Tensor, backend: Literal["pointer", "scipy"] = "poin
             f"weak labels need at least two rows (N, D), not {tuple(embeddings.shape)}"
         )
     if not torch.isfinite(torch.linalg.vector_norm(embeddings, dim=1)).all():
-        raise ValueError("weak labels of embeddings that are not finite (NaN or infinity)")
+        raise ValueError("weak labels need finite embeddings, not NaN or infinity")
     find = {"pointer": components, "scipy": components_by_scipy}[backend]
     return find(nearest_neighbors(embeddings, embeddings))
