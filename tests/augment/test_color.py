@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms import functional as reference
 
-from wcl.augment import color_jitter, rotate_hue, to_grayscale
+from wcl.augment import color_jitter, rotate_hue, solarize, to_grayscale
 from wcl.augment.color import BRIGHTNESS, CONTRAST, HUE, SATURATION
 from wcl.ops.randomness import Floats, Integers
 
@@ -143,6 +143,11 @@ def test_gray_equals_torchvisions() -> None:
 def test_gray_of_gray_is_itself() -> None:
     images = torch.rand(3, 1, 5, 5)
     assert torch.equal(to_grayscale(images), images)
+
+
+def test_solarize_equals_torchvisions() -> None:
+    images = torch.cat([_images(), torch.full((1, 3, 12, 10), 0.5)])
+    assert torch.equal(solarize(images), reference.solarize(images, 0.5))
 
 
 def test_a_third_of_a_turn_passes_the_channels_on() -> None:

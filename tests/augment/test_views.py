@@ -39,6 +39,7 @@ _DIGITS = AugmentConfig(
     std=(0.5,),
 )
 _MANY = 4000
+_STREAMS = ("crop", "flip", "jitter", "grey", "blur", "solarize")
 
 
 def _draws(count: int, epoch: int = 0, view: int = 0, seed: int = 0) -> Draws:
@@ -87,6 +88,8 @@ def _one_by_one(image: Tensor, config: AugmentConfig, size: int, draws: Draws) -
         low, high = config.blur_sigma
         kernel = max(3, size // 10 // 2 * 2 + 1)
         view = reference.gaussian_blur(view, [kernel] * 2, [low + (high - low) * width_of_blur] * 2)
+    if draws.uniform("solarize", 1)[0, 0] < config.solarize:
+        view = reference.solarize(view, 0.5)
     angle, shear, zoom, right, down = (2 * draws.uniform("affine", 5)[0] - 1).tolist()
     if config.rotate:
         view = reference.affine(
@@ -111,7 +114,7 @@ def _around_one(u: float, strength: float) -> float:
 
 _MOCO = AugmentConfig()
 _SIMCLR = AugmentConfig(scale=(0.08, 1.0), brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2)
-_ALL = replace(_MOCO, rotate=20, shear=10, zoom=(0.8, 1.2), shift=0.1, noise=0.05)
+_ALL = replace(_MOCO, solarize=0.2, rotate=20, shear=10, zoom=(0.8, 1.2), shift=0.1, noise=0.05)
 
 
 @pytest.mark.parametrize("config", [_MOCO, _SIMCLR, _ALL], ids=["moco", "simclr", "everything"])
@@ -212,10 +215,17 @@ def test_blur_happens_as_often_as_asked(probability: float) -> None:
     _assert_happens(sigmas > 0, probability)
 
 
+@pytest.mark.parametrize("probability", [0.0, 0.2, 1.0])
+def test_solarize_happens_as_often_as_asked(probability: float) -> None:
+    maker = ViewMaker(replace(_OFF, solarize=probability), 4)
+    views = maker.from_images(_plain((200, 200, 200)), _draws(_MANY))
+    _assert_happens(views[:, 0, 0, 0] < 0.5, probability)
+
+
 def test_augmentations_happen_independently_of_each_other() -> None:
     draws = _draws(_MANY)
-    streams = [draws.uniform(p, 1)[:, 0] for p in ("crop", "flip", "jitter", "grey", "blur")]
-    correlations = np.corrcoef(streams) - np.eye(5)
+    streams = [draws.uniform(p, 1)[:, 0] for p in _STREAMS]
+    correlations = np.corrcoef(streams) - np.eye(len(_STREAMS))
     assert np.abs(correlations).max() < 4 / _MANY**0.5
 
 

@@ -1,6 +1,6 @@
 """Whole-batch augmentation with per-image randomness: tensors in, tensors out."""
 
-from wcl.augment.color import color_jitter, rotate_hue, to_grayscale
+from wcl.augment.color import color_jitter, rotate_hue, solarize, to_grayscale
 from wcl.augment.geometry import affine, crop_boxes, gaussian_blur, resized_crop
 from wcl.augment.views import ViewMaker
 
@@ -12,5 +12,6 @@ __all__ = [
     "gaussian_blur",
     "resized_crop",
     "rotate_hue",
+    "solarize",
     "to_grayscale",
 ]

@@ -21,6 +21,11 @@ def to_grayscale(images: Tensor) -> Tensor:
     return (red * 0.2989).add_(green, alpha=0.587).add_(blue, alpha=0.114).unsqueeze(1)
 
 
+def solarize(images: Tensor) -> Tensor:
+    """Invert the pixels of at least one half: (N, C, H, W) in [0, 1]."""
+    return torch.minimum(images, 1 - images)
+
+
 def color_jitter(images: Tensor, factors: Floats, order: Integers) -> Tensor:
     """Change brightness, contrast, saturation and hue, in each image's own order.
 

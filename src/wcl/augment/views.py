@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from wcl.augment.color import CONTRAST, color_jitter, to_grayscale
+from wcl.augment.color import CONTRAST, color_jitter, solarize, to_grayscale
 from wcl.augment.geometry import CROP_DRAWS, affine, crop_boxes, gaussian_blur, resized_crop
 from wcl.config import AugmentConfig
 from wcl.ops.randomness import Draws, Integers, between
@@ -105,6 +105,7 @@ class ViewMaker:
         views = self._jittered(views, draws)
         views = self._grayed(views, draws)
         views = self._blurred(views, draws)
+        views = self._solarized(views, draws)
         views = self._moved(views, draws)
         if self.config.noise > 0:
             noise = draws.normal("noise", views[0].numel(), views.device)
@@ -149,6 +150,13 @@ class ViewMaker:
             # A tenth of the image, as SimCLR has it, and odd: 23 taps at 224 pixels.
             kernel = max(3, int(0.1 * self.size) // 2 * 2 + 1)
             views[chosen] = gaussian_blur(views[chosen], _to(views.device, sigma), kernel)
+        return views
+
+    def _solarized(self, views: Tensor, draws: Draws) -> Tensor:
+        if self.config.solarize == 0:
+            return views
+        chosen = _chosen(draws.uniform("solarize", 1)[:, 0] < self.config.solarize, views.device)
+        views[chosen] = solarize(views[chosen])
         return views
 
     def _moved(self, views: Tensor, draws: Draws) -> Tensor:

@@ -64,6 +64,8 @@ class AugmentConfig:
     """Probability of a Gaussian blur."""
     blur_sigma: tuple[float, float] = (0.1, 2.0)
     """Range of the blur's width in pixels."""
+    solarize: float = 0.0
+    """Probability of inverting the pixels above one half (BYOL)."""
     rotate: float = 0.0
     """Rotation by ± this many degrees."""
     shear: float = 0.0

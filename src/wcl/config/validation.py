@@ -52,7 +52,7 @@ _AT_MOST = {
     "model.head_hidden_dim": 2**20,
     "model.head_out_dim": 2**20,
 }
-_PROBABILITIES = ("flip", "jitter", "grayscale", "blur")
+_PROBABILITIES = ("flip", "jitter", "grayscale", "blur", "solarize")
 # Ranges: the least that the lower end may be (itself excluded), the most that the upper may be.
 _RANGES = {
     "scale": (0.0, 1.0),
