@@ -14,7 +14,8 @@ from benchmarks.timing import medians
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig, LossConfig, ModelConfig, OptimConfig
 from wcl.data import ArraySource, Source, open_source
-from wcl.data.loader import Loader, Views
+from wcl.data.loader import Loader
+from wcl.data.views import ViewSpec
 from wcl.distributed.sharding import BatchShard, BatchSharding
 from wcl.distributed.world import World
 from wcl.methods import build_method
@@ -104,7 +105,7 @@ def _efficiency(
     loader = Loader(source, batch_size, 0, _CPU)
     maker = ViewMaker(augment, size)
     take = training_step("wcl", model, size)
-    views = [Views(maker, 2)]
+    views = [ViewSpec(maker, 2)]
     constant = next(iter(loader.epoch(0, views))).views
     epoch = iter(range(rounds + 1))
 

@@ -11,7 +11,8 @@ from images import photo_folder, picture, save_jpeg
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig
 from wcl.data import ArraySource, Source, open_source, subset
-from wcl.data.loader import Batch, Loader, Views, views_of
+from wcl.data.loader import Batch, Loader, views_of
+from wcl.data.views import ViewSpec
 from wcl.ops.randomness import Draws, Integers
 from wcl.system.errors import InputError
 
@@ -21,7 +22,7 @@ DIGITS = AugmentConfig(mean=(0.3,), std=(0.35,), blur=0)
 
 def digit_batches(batch_size: int, epoch: int = 0, start: int = 0, seed: int = 0) -> list[Batch]:
     loader = Loader(open_source("digits"), batch_size, seed, CPU)
-    return list(loader.epoch(epoch, [Views(ViewMaker(DIGITS, 32, 1), 2)], start))
+    return list(loader.epoch(epoch, [ViewSpec(ViewMaker(DIGITS, 32, 1), 2)], start))
 
 
 def test_an_epoch_has_every_image_once_but_for_the_rest() -> None:
@@ -67,7 +68,7 @@ def test_the_two_views_of_an_image_differ() -> None:
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_the_number_of_workers_changes_nothing(num_workers: int, tmp_path: Path) -> None:
     source = open_source(str(photo_folder(tmp_path / "data", each=24)))
-    maker = [Views(ViewMaker(AugmentConfig(), 32), 2)]
+    maker = [ViewSpec(ViewMaker(AugmentConfig(), 32), 2)]
     one, many = (
         Loader(source, 20, 0, CPU, num_workers=0),
         Loader(source, 20, 0, CPU, num_workers=num_workers),
@@ -84,7 +85,7 @@ def test_photos_are_cut_where_the_draws_say(tmp_path: Path) -> None:
     source = open_source(str(photo_folder(tmp_path / "data")))
     plain = AugmentConfig(flip=0, jitter=0, grayscale=0, blur=0, mean=(0, 0, 0), std=(1, 1, 1))
     maker = ViewMaker(plain, 24)
-    batch = next(iter(Loader(source, 4, 7, CPU, num_workers=1).epoch(2, [Views(maker, 2)])))
+    batch = next(iter(Loader(source, 4, 7, CPU, num_workers=1).epoch(2, [ViewSpec(maker, 2)])))
     for row, index in enumerate(batch.index.tolist()):
         image = source.image(index).convert("RGB")
         for view in (0, 1):
@@ -107,15 +108,15 @@ SMALL_DIGITS = dataclasses.replace(DIGITS, scale=(0.3, 0.6))
 PLAIN = AugmentConfig(flip=0, jitter=0, grayscale=0, blur=0, mean=(0, 0, 0), std=(1, 1, 1))
 
 
-def digit_kinds(count: int, crop_sources: Integers | None = None) -> list[Views]:
+def digit_kinds(count: int, crop_sources: Integers | None = None) -> list[ViewSpec]:
     small = ViewMaker(SMALL_DIGITS, 16, 1)
-    return [Views(ViewMaker(DIGITS, 32, 1), 2), Views(small, count, crop_sources)]
+    return [ViewSpec(ViewMaker(DIGITS, 32, 1), 2), ViewSpec(small, count, crop_sources)]
 
 
-def photo_kinds(count: int, crop_sources: Integers | None = None) -> list[Views]:
+def photo_kinds(count: int, crop_sources: Integers | None = None) -> list[ViewSpec]:
     """With the whole of the augmentation."""
     small = ViewMaker(AugmentConfig(scale=(0.1, 0.4)), 16)
-    return [Views(ViewMaker(AugmentConfig(), 32), 2), Views(small, count, crop_sources)]
+    return [ViewSpec(ViewMaker(AugmentConfig(), 32), 2), ViewSpec(small, count, crop_sources)]
 
 
 def some_origins(images: int, count: int) -> Integers:
@@ -176,7 +177,7 @@ def test_a_small_crop_of_a_photo_is_pils_of_its_origin(neighbors: bool, tmp_path
     source = open_source(str(photo_folder(tmp_path / "data")))
     table = some_origins(len(source), 3)
     maker = ViewMaker(dataclasses.replace(PLAIN, scale=(0.1, 0.4)), 16)
-    kinds = [Views(ViewMaker(PLAIN, 24), 2), Views(maker, 3, table if neighbors else None)]
+    kinds = [ViewSpec(ViewMaker(PLAIN, 24), 2), ViewSpec(maker, 3, table if neighbors else None)]
     batch = next(Loader(source, 8, 7, CPU, num_workers=1).epoch(2, kinds))
     for row, index in enumerate(batch.index.tolist()):
         for k in range(3):
@@ -240,7 +241,7 @@ def test_an_epoch_of_neighbors_can_begin_at_any_step(
     assert_same_batches(rest, epochs_of_neighbors[5:6])
 
 
-def damaged(kind: str, photos: Source) -> tuple[Source, list[Views], list[Views], list[int]]:
+def damaged(kind: str, photos: Source) -> tuple[Source, list[ViewSpec], list[ViewSpec], list[int]]:
     """Images, their plain views, their views cut from unreadable images, and which these are."""
     if kind == "photos":
         bad = [10, 24 + 11]

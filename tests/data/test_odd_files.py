@@ -26,7 +26,8 @@ from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig, EmbedConfig
 from wcl.data import Source, open_source
 from wcl.data.decode import UnreadableImage, center_crop, open_image
-from wcl.data.loader import Loader, Views
+from wcl.data.loader import Loader
+from wcl.data.views import ViewSpec
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
@@ -180,7 +181,7 @@ def test_an_image_held_upside_down_is_turned() -> None:
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_the_loader_uses_and_skips_the_same(odd: Source, num_workers: int) -> None:
     loader = Loader(odd, len(odd), 0, torch.device("cpu"), num_workers=num_workers)
-    (batch,) = loader.epoch(0, [Views(ViewMaker(AugmentConfig(), 32), 2)])
+    (batch,) = loader.epoch(0, [ViewSpec(ViewMaker(AugmentConfig(), 32), 2)])
     assert {name_of(odd, i) for i in batch.index.tolist()} == set(USED)
     assert {name_of(odd, i) for i in batch.skipped} == set(SKIPPED)
     assert batch.views[0].isfinite().all()
@@ -226,7 +227,7 @@ def test_files_that_vanish_or_change_after_the_listing_are_skipped_or_used(tmp_p
     files[4].symlink_to(files[4])
     files[5].write_bytes(plain(RED))
     loader = Loader(source, 8, 0, torch.device("cpu"), num_workers=1)
-    (batch,) = loader.epoch(0, [Views(ViewMaker(AugmentConfig(), 32), 2)])
+    (batch,) = loader.epoch(0, [ViewSpec(ViewMaker(AugmentConfig(), 32), 2)])
     assert sorted(batch.skipped) == [0, 1, 2, 3, 4]
     assert sorted(batch.index.tolist()) == [5, 6, 7]
 

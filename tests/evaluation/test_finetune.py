@@ -14,7 +14,8 @@ from images import photo_folder
 from runs import photo_run, tiny_run
 from wcl.cli import run_command
 from wcl.data import open_source, subset
-from wcl.data.loader import Loader, Views
+from wcl.data.loader import Loader
+from wcl.data.views import ViewSpec
 from wcl.evaluation.crops import crop_and_flip
 from wcl.evaluation.finetune import batch_for, fit, network_of
 from wcl.evaluation.splits import labeled_rows
@@ -132,7 +133,7 @@ def test_all_parts_are_trained_as_the_protocol_says(run: Path) -> None:
     parameters = list(expected.parameters())
     rates = [0.2] * (len(parameters) - 2) + [0.7] * 2
     momentum = [torch.zeros_like(p) for p in parameters]
-    batches = [b for epoch in range(2) for b in loader.epoch(epoch, [Views(maker, 1)])]
+    batches = [b for epoch in range(2) for b in loader.epoch(epoch, [ViewSpec(maker, 1)])]
     expected.train()
     for step, batch in enumerate(batches):
         loss = F.cross_entropy(expected(batch.views[0]), chosen.labels[batch.rows])

@@ -292,7 +292,7 @@ def test_one_bad_image_is_skipped_and_changes_no_other_sample(tmp_path: Path) ->
         source = wcl.data.open_source(str(data))
         loader = wcl.data.loader.Loader(source, 8, 0, torch.device("cpu"), num_workers=1)
         maker = wcl.augment.ViewMaker(wcl.config.AugmentConfig(), 32)
-        batches.append(list(loader.epoch(0, [wcl.data.loader.Views(maker, 2)])))
+        batches.append(list(loader.epoch(0, [wcl.data.views.ViewSpec(maker, 2)])))
     seen = 0
     for whole, part in zip(*batches, strict=True):
         keep = [i for i, index in enumerate(whole.index) if index != 3]

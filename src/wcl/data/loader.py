@@ -1,8 +1,8 @@
-"""The loader of views: batches in a random order that depends on (seed, epoch) alone.
+"""Load batches of views in a random order that depends only on (seed, epoch).
 
 Small images are taken from memory and augmented in the batch. Photos are decoded and cropped by
-worker processes; the rest of the augmentation is the same batched code. What a worker makes
-depends on the task it is sent and on nothing else, so their number changes nothing.
+worker processes; the rest of the augmentation is the same batched code. The result of a task does
+not depend on the worker, so neither do the batches depend on the number of workers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,72 +12,60 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wcl.augment import ViewMaker
 from wcl.data.photo_views import Crops, PhotoViews, Task
 from wcl.data.source import ArraySource, Source
+from wcl.data.views import ViewSpec, view_draws
 from wcl.data.workers import Workers, worker_count
 from wcl.ops.randomness import Draws, Integers, seed_of
 from wcl.system.errors import InputError
 
-# Photos per task: small, so that all workers share the first batch of an epoch.
+# Photos per task. Few, so that all workers take part in the first batch of an epoch.
 _PHOTOS_PER_TASK = 16
 _BATCHES_AHEAD = 2
 
 
 @dataclass(frozen=True)
-class Views:
-    """Views of one kind: so many of each image, made in one way."""
-
-    maker: ViewMaker
-    count: int
-    crop_sources: Integers | None = None
-    """(images of the source, count): the image that each view is cut from; None for itself."""
-
-    def crop_sources_of(self, index: Integers) -> Integers:
-        """(n, count) the images that the views of these images are cut from."""
-        own = np.repeat(index[:, None], self.count, axis=1)
-        return own if self.crop_sources is None else self.crop_sources[index]
-
-
-@dataclass(frozen=True)
 class Batch:
-    """Images of a step, each in several views."""
+    """Several views of each image of a step."""
 
     everyone: Integers
-    """Numbers of all images of the step in the source, read or not, on this process or not."""
+    """Numbers of all images of the step, of all processes, including unreadable ones."""
     wanted: Integers
-    """Those of them that this loader is to read."""
+    """Numbers of the images that this loader reads."""
     index: Integers
-    """(N,) those that could be read."""
+    """(N,) numbers of the images that could be read."""
     views: list[Tensor]
-    """For each kind (count·N, C, size, size) normalized, all images' first, then their second, …"""
+    """For each specification (count·N, C, size, size), normalized: the first views of all images,
+    then the second ones, …"""
     skipped: dict[int, str] = field(default_factory=dict)
-    """Images that belong to this batch but could not be read, and why."""
+    """Images of this batch that could not be read, and why."""
 
     @property
     def rows(self) -> Tensor:
-        """The numbers again, on the device of the views."""
+        """`index` as a tensor on the device of the views."""
         return torch.from_numpy(self.index).to(self.views[0].device, non_blocking=True)
 
     @property
     def place(self) -> Integers:
-        """(N,) where the images that could be read are among those that were wanted."""
+        """(N,) positions in `wanted` of the images that could be read."""
         return np.flatnonzero(np.isin(self.wanted, self.index))
 
 
 class Loader:
-    """Batches of views of a source, epoch by epoch, from any step on.
+    """Iterate over batches of views of a source, by epoch, starting at any step.
 
     Args:
         source: the images.
-        batch: images per step; the last images of an epoch's order that do not fill one wait for
-            another epoch.
+        batch_size: images per step; an incomplete last batch of an epoch is dropped.
         seed: of the order and of all augmentations.
-        device: where the batches are wanted.
-        workers: processes that decode photos; -1 chooses.
-        cache: bytes that they may use together to keep photos that views of others are cut from.
-        own: the places in every batch of the images that are wanted here; None for all.
-        wait: minutes after which a worker process that does not answer is given up.
+        device: of the batches.
+        num_workers: processes that decode photos; -1 chooses.
+        cache: bytes for photos that views of other images are cut from, for all workers together.
+        own: positions in every batch of the images to read here; None for all.
+        timeout_minutes: time after which a worker process that does not answer is given up.
+
+    Raises:
+        InputError: there are fewer images than one batch holds.
     """
 
     def __init__(
@@ -115,27 +103,27 @@ class Loader:
         )
 
     def order(self, epoch: int) -> Integers:
-        """The images of an epoch in their order."""
+        """Return the images of an epoch in their order."""
         generator = np.random.default_rng(seed_of(self.seed, "order", epoch))
         return generator.permutation(len(self.source)).astype(np.int64)
 
-    def epoch(self, epoch: int, kinds: Sequence[Views], start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, from step `start` on."""
+    def epoch(self, epoch: int, specs: Sequence[ViewSpec], start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch, starting at step `start`."""
         order = self.order(epoch)
         steps = range(start, self.steps_per_epoch)
         batches = [order[step * self.batch_size : (step + 1) * self.batch_size] for step in steps]
-        return self.batches(epoch, batches, kinds)
+        return self.batches(epoch, batches, specs)
 
     def batches(
-        self, epoch: int, batches: list[Integers], kinds: Sequence[Views]
+        self, epoch: int, batches: list[Integers], specs: Sequence[ViewSpec]
     ) -> Iterator[Batch]:
         """Yield the views of chosen images, `batch_size` of them at a time."""
         if self._pixels is not None:
-            return self._from_memory(epoch, batches, kinds)
-        return self._from_photos(epoch, batches, kinds)
+            return self._from_memory(epoch, batches, specs)
+        return self._from_photos(epoch, batches, specs)
 
     def _from_memory(
-        self, epoch: int, batches: list[Integers], kinds: Sequence[Views]
+        self, epoch: int, batches: list[Integers], specs: Sequence[ViewSpec]
     ) -> Iterator[Batch]:
         assert isinstance(self.source, ArraySource) and self._pixels is not None
         unreadable = self.source.unreadable
@@ -145,22 +133,22 @@ class Loader:
             if skipped:
                 index = np.array([i for i in index.tolist() if i not in skipped], dtype=np.int64)
             views = []
-            for kind, draws in zip(kinds, self._draws(epoch, index, kinds), strict=True):
-                crop_sources = kind.crop_sources_of(index)
+            for spec, draws in zip(specs, self._draws(epoch, index, specs), strict=True):
+                crop_sources = spec.crop_sources_of(index)
                 if unreadable:
                     lost = np.isin(crop_sources, list(unreadable))
                     crop_sources = np.where(lost, index[:, None], crop_sources)
                 rows = torch.from_numpy(crop_sources.T.ravel()).to(self.device, non_blocking=True)
-                views.append(kind.maker.from_images(self._pixels[rows], draws))
+                views.append(spec.maker.from_images(self._pixels[rows], draws))
             yield Batch(everyone, wanted, index, views, skipped)
 
     def _from_photos(
-        self, epoch: int, batches: list[Integers], kinds: Sequence[Views]
+        self, epoch: int, batches: list[Integers], specs: Sequence[ViewSpec]
     ) -> Iterator[Batch]:
         shares = [everyone[self._own] for everyone in batches]
-        makers = [kind.maker for kind in kinds]
+        makers = [spec.maker for spec in specs]
         tasks = [
-            Task(epoch, makers, part, [kind.crop_sources_of(part) for kind in kinds])
+            Task(epoch, makers, part, [spec.crop_sources_of(part) for spec in specs])
             for wanted in shares
             for part in np.split(wanted, range(_PHOTOS_PER_TASK, len(wanted), _PHOTOS_PER_TASK))
         ]
@@ -170,24 +158,19 @@ class Loader:
             index = np.concatenate([piece.index for piece in pieces])
             skipped = {k: v for piece in pieces for k, v in piece.skipped.items()}
             views = []
-            for number, draws in enumerate(self._draws(epoch, index, kinds)):
+            for number, draws in enumerate(self._draws(epoch, index, specs)):
                 crops = torch.cat([piece.crops[number] for piece in pieces], dim=1).flatten(0, 1)
                 if self.device.type == "cuda":
-                    crops = crops.pin_memory()  # or the copy would make the host wait
+                    crops = crops.pin_memory()  # or the copy blocks the host
                 crops = crops.to(self.device, non_blocking=True)
                 views.append(makers[number].from_crops(crops, draws))
             yield Batch(everyone, wanted, index, views, skipped)
 
-    def _draws(self, epoch: int, index: Integers, kinds: Sequence[Views]) -> Iterator[Draws]:
-        """The random numbers of each kind; an image's views are numbered through all kinds."""
-        first = 0
-        for kind in kinds:
-            view = np.repeat(np.arange(first, first + kind.count, dtype=np.int64), len(index))
-            yield Draws(self.seed, epoch, np.tile(index, kind.count), view)
-            first += kind.count
+    def _draws(self, epoch: int, index: Integers, specs: Sequence[ViewSpec]) -> Iterator[Draws]:
+        return view_draws(self.seed, epoch, index, [spec.count for spec in specs])
 
 
-def views_of(source: Source, index: Integers, kinds: Sequence[Views], seed: int) -> Batch:
+def views_of(source: Source, index: Integers, specs: Sequence[ViewSpec], seed: int) -> Batch:
     """Return views of chosen images as a run with this seed makes them in its first epoch."""
     loader = Loader(source, len(index), seed, torch.device("cpu"), num_workers=0)
-    return next(loader.batches(0, [index], kinds))
+    return next(loader.batches(0, [index], specs))

@@ -20,7 +20,8 @@ from wcl.data.decode import (
     upright_size,
 )
 from wcl.data.source import Source
-from wcl.ops.randomness import Draws, Integers
+from wcl.data.views import view_draws
+from wcl.ops.randomness import Integers
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,9 @@ class PhotoViews(Dataset[Crops]):
         own_size = upright_size(image)
         photos: list[list[ReducedImage | None]] = []
         boxes: list[Integers] = []
-        first = 0
-        for maker, crop_sources in zip(task.makers, task.crop_sources, strict=True):
-            count = crop_sources.shape[1]
+        counts = [crop_sources.shape[1] for crop_sources in task.crop_sources]
+        drawn = view_draws(self.seed, task.epoch, np.array([index], dtype=np.int64), counts)
+        for maker, crop_sources, draws in zip(task.makers, task.crop_sources, drawn, strict=True):
             photos.append(
                 [
                     None if origin == index else self.neighbors.photo(origin, maker)
@@ -98,10 +99,7 @@ class PhotoViews(Dataset[Crops]):
                 ]
             )
             sizes = np.array([own_size if p is None else p.full_size for p in photos[-1]])
-            view = np.arange(first, first + count, dtype=np.int64)
-            draws = Draws(self.seed, task.epoch, np.full(count, index, dtype=np.int64), view)
             boxes.append(maker.boxes(sizes[:, 0], sizes[:, 1], draws))
-            first += count
         factor = min(
             reduction(kind[[photo is None for photo in of_kind]], [maker.size])
             for maker, kind, of_kind in zip(task.makers, boxes, photos, strict=True)

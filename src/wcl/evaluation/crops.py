@@ -10,7 +10,8 @@ from torch import Tensor
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig
 from wcl.data import Source
-from wcl.data.loader import Loader, Views
+from wcl.data.loader import Loader
+from wcl.data.views import ViewSpec
 from wcl.evaluation.features import kept, none_can_be_read
 from wcl.models.encoder import Encoder
 from wcl.ops.randomness import seed_of
@@ -132,7 +133,7 @@ class CropFeatures:
         """Features and the images' numbers, of batches of which anything can be read."""
         nothing = True
         self._encoder.eval()
-        for part in self._loader.epoch(epoch, [Views(self._maker, 1)]):
+        for part in self._loader.epoch(epoch, [ViewSpec(self._maker, 1)]):
             if len(part.index):
                 nothing = False
                 with torch.no_grad():

@@ -22,7 +22,8 @@ from wcl.augment import ViewMaker
 from wcl.config import FinetuneConfig
 from wcl.config.validation import MAX_LR
 from wcl.data import Source, subset
-from wcl.data.loader import Loader, Views
+from wcl.data.loader import Loader
+from wcl.data.views import ViewSpec
 from wcl.evaluation.crops import crop_and_flip
 from wcl.evaluation.features import BATCH, none_can_be_read, pixel_batches
 from wcl.evaluation.linear import untrained_layer
@@ -182,7 +183,7 @@ def fit(
     skipped: set[int] = set()
     last = None
     network.train()
-    views = [Views(maker, 1)]
+    views = [ViewSpec(maker, 1)]
     batches = (batch for epoch in range(epochs) for batch in loader.epoch(epoch, views))
     with _seeded(loader.seed, "dropout"):
         for step, batch in enumerate(track(batches, doing, total)):

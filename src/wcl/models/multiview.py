@@ -8,12 +8,12 @@ from torch import Tensor
 
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig, PretrainConfig
-from wcl.data.loader import Views
+from wcl.data.views import ViewSpec
 from wcl.models.encoder import Embeddings
 from wcl.ops.randomness import Integers
 
 
-def view_specs(config: PretrainConfig, channels: int, early: bool = False) -> list[Views]:
+def view_specs(config: PretrainConfig, channels: int, early: bool = False) -> list[ViewSpec]:
     """The kinds of views that a step has: two full ones, and small crops if there are any.
 
     Args:
@@ -24,14 +24,14 @@ def view_specs(config: PretrainConfig, channels: int, early: bool = False) -> li
     crops, augment = config.crops, config.augment
     if early:
         augment = AugmentConfig(mean=augment.mean, std=augment.std)
-    kinds = [Views(ViewMaker(augment, config.image_size, channels), 2)]
+    kinds = [ViewSpec(ViewMaker(augment, config.image_size, channels), 2)]
     if crops.count:
         augment = dataclasses.replace(augment, scale=crops.scale)
-        kinds.append(Views(ViewMaker(augment, config.crop_size, channels), crops.count))
+        kinds.append(ViewSpec(ViewMaker(augment, config.crop_size, channels), crops.count))
     return kinds
 
 
-def cut_from(kinds: list[Views], crop_sources: Integers | None) -> list[Views]:
+def cut_from(kinds: list[ViewSpec], crop_sources: Integers | None) -> list[ViewSpec]:
     """The same with the small crops, which are last, cut from these images."""
     if crop_sources is None:
         return kinds

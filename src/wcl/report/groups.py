@@ -10,7 +10,8 @@ import torch
 
 from wcl.config import PretrainConfig
 from wcl.data import with_channels
-from wcl.data.loader import Batch, Views, views_of
+from wcl.data.loader import Batch, views_of
+from wcl.data.views import ViewSpec
 from wcl.methods import build_method
 from wcl.models.encoder import Encoder
 from wcl.models.multiview import view_specs
@@ -149,7 +150,7 @@ def augmented(encoder: Encoder, shown: ReportImages, config: PretrainConfig) -> 
 
 def _views(
     shown: ReportImages, rows: Integers, encoder: Encoder, config: PretrainConfig, count: int
-) -> tuple[Batch, list[Views]]:
+) -> tuple[Batch, list[ViewSpec]]:
     """Return views of the images that can be read, and their specifications.
 
     Small crops are left out if only one view is wanted.

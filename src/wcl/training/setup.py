@@ -8,7 +8,8 @@ import torch
 from wcl import __version__
 from wcl.config import KnnConfig, PretrainConfig, flat
 from wcl.data import Source, first_classes, in_memory, limited, open_source
-from wcl.data.loader import Loader, Views
+from wcl.data.loader import Loader
+from wcl.data.views import ViewSpec
 from wcl.distributed.sharding import BatchSharding
 from wcl.distributed.world import World
 from wcl.methods import Method, build_method
@@ -38,16 +39,16 @@ class TrainingSetup:
     loader: Loader
     method: Method
     encoder: Encoder
-    views: list[Views]
+    views: list[ViewSpec]
     """The kinds of views of an image."""
-    mild_views: list[Views]
+    mild_views: list[ViewSpec]
     """The same in the first epochs."""
     mild_augment_epochs: int
     neighbor_crops: NeighborCrops | None
     saved: dict[str, Any] | None
     """The checkpoint that the run goes on from."""
 
-    def kinds(self, epoch: int) -> list[Views]:
+    def kinds(self, epoch: int) -> list[ViewSpec]:
         """The kinds of views of an epoch, from 0, and the images that they are cut from."""
         kinds = self.mild_views if epoch < self.mild_augment_epochs else self.views
         if self.neighbor_crops is None:
