@@ -200,8 +200,8 @@ def test_json_is_one_object_and_draws_only_where_it_is_told(
         assert run_command(["search", *common, *words, "--k", "2"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert [one["query"] for one in found["queries"]] == files
-        assert [len(one["search"]) for one in found["queries"]] == [2, 2]
-        assert {"path", "cosine", "index"} == found["queries"][0]["search"][0].keys()
+        assert [len(one["neighbors"]) for one in found["queries"]] == [2, 2]
+        assert {"path", "cosine", "index"} == found["queries"][0]["neighbors"][0].keys()
     assert run_command(["duplicates", *common, "--threshold", "0.999"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["images"], found["threshold"], len(found["groups"])) == (13, 0.999, 1)
@@ -269,7 +269,7 @@ def test_unreadable_images_and_names_of_any_kind_are_no_trouble(
         query = str(root / os.fsdecode(name))
         assert run_command(["search", *common, "--query", query, "--json"]) == 0
         [one] = json.loads(capsys.readouterr().out)["queries"]
-        assert len(one["search"]) == 2
+        assert len(one["neighbors"]) == 2
         assert run_command(["search", *common, "--query", query]) == 0
         capsys.readouterr()
 

@@ -12,11 +12,11 @@ from PIL import Image, ImageColor
 from scipy import ndimage
 from torch import Tensor
 
-from wcl.apps.views import contact_sheet, neighbor_sheet, write_neighbors
+from wcl.apps.contact_sheet import RULE
+from wcl.apps.views import neighbor_sheet, view_sheet, write_neighbors
 from wcl.config import AugmentConfig, CropsConfig, PretrainConfig
 from wcl.data import ArraySource
 from wcl.system import progress
-from wcl.system.pictures import RULE
 
 BLUE, ORANGE, WHITE = (ImageColor.getrgb(name) for name in ("#0072b2", "#e69f00", "white"))
 NEIGHBORS = (np.arange(12)[:, None] + np.array([1, 2, 5])) % 12
@@ -29,7 +29,7 @@ def colors(images: int = 12, channels: int = 3) -> Tensor:
 
 
 def plain_images(labels: Tensor | None = None, channels: int = 3) -> ArraySource:
-    pixels = colors(channels=channels).to(torch.uint8)[:, :, None, None].expand(-1, -1, 20, 30)
+    pixels = colors(channels=channels).to(torch.uint8)[:, :, None, None].expand(-1, -1, 20, 20)
     return ArraySource("made", pixels.contiguous(), labels)
 
 
@@ -146,7 +146,7 @@ def sheet_of_views(crops: int, views: int = 3) -> tuple[Image.Image, list[tuple[
     plain = AugmentConfig(jitter=0, grayscale=0, blur=0)
     small = CropsConfig(count=crops, size=16)
     config = PretrainConfig(data="made", image_size=32, augment=plain, crops=small)
-    sheet = contact_sheet(plain_images(), config, images=4, views=views)
+    sheet = view_sheet(plain_images(), config, images=4, views=views)
     pixels = np.asarray(sheet).astype(int)
     places = []
     for color in colors().tolist():
@@ -173,7 +173,7 @@ def test_a_sheet_of_views_says_how_far_it_is(
 
 
 @pytest.mark.parametrize("crops", [0, 1, 4])
-def test_small_crops_stand_behind_the_views_half_as_large_and_centerd(crops: int) -> None:
+def test_small_crops_stand_behind_the_views_half_as_large_and_centered(crops: int) -> None:
     sheet, places = sheet_of_views(crops)
     assert len(places) == 4 * (1 + 3 + crops)
     rows = [places[start : start + 4 + crops] for start in range(0, len(places), 4 + crops)]
@@ -189,7 +189,7 @@ def test_small_crops_stand_behind_the_views_half_as_large_and_centerd(crops: int
 @pytest.mark.parametrize("crops", [0, 1, 4])
 def test_a_line_divides_the_image_its_views_and_its_crops(crops: int) -> None:
     sheet, places = sheet_of_views(crops)
-    middle = np.asarray(sheet)[sheet.height // 2]
+    middle = np.asarray(sheet)[sum_of(places[0][0]) // 2]
     ruled = np.flatnonzero((middle == ImageColor.getrgb(RULE)).all(axis=1))
     lines = [group.mean() for group in np.split(ruled, np.flatnonzero(np.diff(ruled) > 1) + 1)]
     first = [across for _, across in places[: 4 + crops]]
@@ -200,9 +200,13 @@ def test_a_line_divides_the_image_its_views_and_its_crops(crops: int) -> None:
     assert all(a < line < b for line, (a, b) in zip(lines, between, strict=True))
 
 
-def test_every_part_has_a_heading() -> None:
+def test_text_stands_above_the_views_and_the_names_of_classes_below_neighbors() -> None:
     sheet, places = sheet_of_views(crops=4)
-    top = places[0][0].start
-    for part in (places[0], places[1], places[4]):
-        above = np.asarray(sheet)[:top, part[1]]
-        assert (above < 100).all(axis=2).any()
+    assert (np.asarray(sheet)[: places[0][0].start] < 100).all(axis=2).any()
+    labels = torch.zeros(12, dtype=torch.int64)
+    named, unnamed = (
+        neighbor_sheet(ArraySource("made", plain_images().pixels, labels, classes), NEIGHBORS, 0)
+        for classes in (["cat"], ())
+    )
+    assert named is not None and unnamed is not None
+    assert named.height > unnamed.height and named.width == unnamed.width

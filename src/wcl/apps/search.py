@@ -11,7 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wcl.apps.tile_sheet import Row, Tile, source_thumbnail, thumbnail, tile_sheet
+from wcl.apps.contact_sheet import (
+    Row,
+    Tile,
+    contact_sheet,
+    source_thumbnail,
+    thumbnail,
+    write_sheet,
+)
 from wcl.config import DuplicatesConfig, RetrievalConfig, SearchConfig
 from wcl.data import Source, open_source, with_channels
 from wcl.data.decode import open_image
@@ -21,7 +28,7 @@ from wcl.models.encoder import Encoder, load
 from wcl.neighbors import nearest
 from wcl.neighbors.groups import linked_groups
 from wcl.system.errors import InputError
-from wcl.system.files import atomic_write, free_name, new_file
+from wcl.system.files import free_name, new_file
 from wcl.system.machine import best_device, check_workers, use_threads
 from wcl.system.paths import expanded_image, one_line
 from wcl.system.progress import say
@@ -158,12 +165,8 @@ def show_search(run: str, config: SearchConfig, as_json: bool) -> None:
     if out:
         drawn = list(zip(files, found, strict=True))[:_ROWS_SHOWN]
         rows = [_query_row(file, one, source) for file, one in drawn]
-        _write(
-            out,
-            f"Most similar images in {one_line(source.name)}, by cosine",
-            rows,
-            _NEIGHBORS_ACROSS,
-        )
+        heading = f"Most similar images in {one_line(source.name)}, by cosine"
+        write_sheet(out, contact_sheet(heading, rows, _NEIGHBORS_ACROSS))
     if as_json:
         print(json.dumps({"data": _text(config.data), "queries": [asdict(one) for one in found]}))
         return
@@ -186,7 +189,7 @@ def show_duplicates(run: str, config: DuplicatesConfig, as_json: bool) -> None:
         groups = "1 group" if len(found) == 1 else f"{len(found):,} groups"
         largest = f", the largest {_ROWS_SHOWN} here" if len(found) > _ROWS_SHOWN else ""
         heading = f"{groups} of nearly equal images{largest}"
-        _write(out, heading, rows, _MEMBERS_SHOWN)
+        write_sheet(out, contact_sheet(heading, rows, _MEMBERS_SHOWN))
     if as_json:
         said = {"data": _text(config.data), "threshold": config.threshold, "images": len(source)}
         print(json.dumps({**said, "groups": [asdict(group) for group in found]}))
@@ -258,19 +261,13 @@ def _picture(config: RetrievalConfig, default: str, as_json: bool) -> Path | Non
     return None if as_json else free_name(default)
 
 
-def _write(out: Path, heading: str, rows: Sequence[Row], columns: int) -> None:
-    """Write the picture, whole or not at all."""
-    with atomic_write(out) as unfinished:
-        tile_sheet(heading, rows, columns).save(unfinished, "PNG")
-
-
 def _query_row(file: str, found: Neighbors, source: Source) -> Row:
     lead = Tile(thumbnail(open_image(expanded_image(file))), "query", _name(found.query))
     tiles = [
         Tile(source_thumbnail(source, image.index), f"{image.cosine:.3f}", _name(image.path))
         for image in found.neighbors
     ]
-    return Row(one_line(found.query), tiles, lead)
+    return Row(one_line(found.query), [[lead], tiles])
 
 
 def _group_row(number: int, group: Duplicates, source: Source) -> Row:
@@ -278,7 +275,7 @@ def _group_row(number: int, group: Duplicates, source: Source) -> Row:
     tiles = [Tile(source_thumbnail(source, i), _close(cosine), _name(p)) for i, cosine, p in shown]
     more = f", {_MEMBERS_SHOWN} of them here" if len(group.paths) > _MEMBERS_SHOWN else ""
     title = f"{number}: {len(group.paths)} images{more}, cosine {_close(group.similarity)} or more"
-    return Row(title, tiles)
+    return Row(title, [tiles])
 
 
 def _close(cosine: float) -> str:

@@ -1,16 +1,15 @@
-"""A picture of what the augmentations do: one row per image, the original and some views of it."""
+"""Pictures of augmented views and of nearest neighbors, one image per row."""
 
 import dataclasses
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 from torch import Tensor
 
+from wcl.apps.contact_sheet import Row, Tile, contact_sheet, thumbnail, write_sheet
 from wcl.config import PretrainConfig, ViewsConfig
 from wcl.config.validation import check
 from wcl.data import Source, first_classes, in_memory, open_source
@@ -19,175 +18,127 @@ from wcl.data.loader import views_of
 from wcl.models.multiview import view_specs
 from wcl.ops.randomness import Integers
 from wcl.system.errors import InputError
-from wcl.system.files import atomic_write, new_file
-from wcl.system.pictures import INK, RULE, text_width, write
+from wcl.system.files import new_file
+from wcl.system.paths import one_line
 from wcl.system.progress import track
 
-_SMALLEST_TILE = 96
-_NEIGHBOR_TILE = 96
-_GAP = 8
-_BETWEEN_PARTS = 32
-_HEADING, _LETTERS = 30, 15
-_FRAME = 3
-# Blue and orange: told apart by color-blind readers too.
+_MIN_TILE = 96
+# Blue and orange, which color-blind readers can tell apart.
 _SAME_CLASS, _OTHER_CLASS = "#0072b2", "#e69f00"
-_LEGEND = {_SAME_CLASS: "same class", _OTHER_CLASS: "other class"}
-
-
-class _Part(NamedTuple):
-    """Tiles of every row that belong together, under one heading."""
-
-    heading: str
-    tiles: int
 
 
 def views(config: ViewsConfig) -> Path:
-    """`wcl views SRC`: write the sheet of a run's augmentations on the user's own images."""
+    """Write a picture of a run's augmentations on the user's own images (`wcl views SRC`)."""
     check(dataclasses.replace(config, out="views.png"))
     out = new_file(config.out or "views.png", (".png",))
     for name in ("images", "views"):
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
     source = in_memory(first_classes(open_source(config.data), config.classes))
-    sheet = contact_sheet(source, config, config.images, config.views)
-    with atomic_write(out) as unfinished:
-        sheet.save(unfinished, "PNG")
-    views, crops = _counted(config.views, "view"), config.crops
-    shown = f"and {views} of it"
-    if crops.count:
-        shown = f"{views} of it and {_counted(crops.count, 'small crop')}"
-    print(f"wrote {out}: each row is an image{',' if crops.count else ''} {shown}")
+    write_sheet(out, view_sheet(source, config, config.images, config.views))
+    print(f"wrote {out}: each row is {_description(config, config.views)}")
     return out
 
 
-def contact_sheet(
+def view_sheet(
     source: Source, config: PretrainConfig, images: int = 8, views: int = 8
 ) -> Image.Image:
-    """Rows of an original and its augmented views, as training with these settings sees them."""
-    found = _images_and_views(source, config, views)
-    rows = list(track(islice(found, images), "making views", min(images, len(source))))
+    """Draw rows of an image and its augmented views, as training with these settings sees them."""
+    found = islice(_rows(source, config, views), images)
+    rows = list(track(found, "making views", min(images, len(source))))
     if not rows:
         raise InputError(f"{source.name}: none of its images can be read")
-    crops = config.crops
-    parts = [_Part("image", 1), _Part(f"views of {config.image_size} pixels", views)]
-    if crops.count:
-        parts.append(_Part(f"crops of {config.crop_size} pixels", crops.count))
-    return _sheet(rows, config.image_size, parts)
+    heading = f"Each row: {_description(config, views)}"
+    columns = max(views, config.crops.count)
+    return contact_sheet(heading, rows, columns, config.image_size * _zoom(config))
 
 
-def _images_and_views(source: Source, config: PretrainConfig, count: int) -> Iterator[list[Tensor]]:
-    """Of the images that can be read, in random order: the image, its views and small crops."""
+def _description(config: PretrainConfig, views: int) -> str:
+    """Describe a row of the sheet."""
+    parts = ["the image", _counted(views, "view", config.image_size)]
+    if config.crops.count:
+        parts.append(_counted(config.crops.count, "small crop", config.crop_size))
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _counted(count: int, kind: str, size: int) -> str:
+    return f"{count} {kind}{'' if count == 1 else 's'} of {size} pixels"
+
+
+def _zoom(config: PretrainConfig) -> int:
+    return max(1, -(-_MIN_TILE // config.image_size))
+
+
+def _rows(source: Source, config: PretrainConfig, count: int) -> Iterator[Row]:
+    """Yield an image, its views and its small crops, for readable images in random order."""
+    full, *small = view_specs(config, source.channels)
+    specs = [dataclasses.replace(full, count=count), *small]
     for index in np.random.default_rng(config.seed).permutation(len(source)).tolist():
         try:
             original = center_crop(source.image(index), config.image_size, source.channels)
-            yield [original, *_views(source, index, config, count)]
+            batch = views_of(source, np.array([index], dtype=np.int64), specs, config.seed)
+            if batch.skipped:
+                continue
         except UnreadableImage:
             continue
+        pairs = zip(specs, batch.views, strict=True)
+        parts = [[original], *(list(spec.maker.to_pixels(views)) for spec, views in pairs)]
+        zoom = _zoom(config)
+        yield Row("", [[Tile(_enlarged(view, zoom)) for view in part] for part in parts])
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _views(source: Source, index: int, config: PretrainConfig, count: int) -> list[Tensor]:
-    """(C, size, size) bytes of each view, then of each small crop."""
-    full, *small = view_specs(config, source.channels)
-    kinds = [dataclasses.replace(full, count=count), *small]
-    batch = views_of(source, np.array([index], dtype=np.int64), kinds, config.seed)
-    if batch.skipped:
-        raise UnreadableImage(batch.skipped[index])
-    pairs = zip(kinds, batch.views, strict=True)
-    return [view for kind, views in pairs for view in kind.maker.to_pixels(views)]
+def _enlarged(pixels: Tensor, zoom: int) -> Image.Image:
+    """Return (C, size, size) bytes as an image, enlarged by a whole factor."""
+    array = pixels.permute(1, 2, 0).numpy()
+    image = Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
+    return image.resize((image.width * zoom, image.height * zoom), Image.Resampling.NEAREST)
 
 
 def write_neighbors(path: Path, source: Source, neighbors: Integers, seed: int) -> None:
-    """Write the sheet of neighbors as PNG, whole or not at all."""
+    """Write the picture of neighbors as PNG, unless no image can be read."""
     sheet = neighbor_sheet(source, neighbors, seed)
     if sheet is not None:
-        with atomic_write(path) as unfinished:
-            sheet.save(unfinished, "PNG")
+        write_sheet(path, sheet)
 
 
 def neighbor_sheet(
     source: Source, neighbors: Integers, seed: int, images: int = 10
 ) -> Image.Image | None:
-    """Rows of an image and its nearest neighbors, framed by whether they are of its class.
+    """Draw rows of an image and its nearest neighbors, framed by whether they share its class.
 
-    None if there is no image that can be read together with its neighbors.
+    Args:
+        source: the images.
+        neighbors: (N, k) indices of each image's neighbors.
+        seed: determines which images are shown.
+        images: number of rows; images that cannot be read together with their neighbors are
+            left out.
+
+    Returns:
+        The sheet, or None if no row is left.
     """
-    order = np.random.default_rng(seed).permutation(len(source)).tolist()
-    size = _NEIGHBOR_TILE
-    rows: list[list[Tensor]] = []
-    frames: list[list[str]] = []
-    for index in order:
+    rows: list[Row] = []
+    for index in np.random.default_rng(seed).permutation(len(source)).tolist():
         if len(rows) == images:
             break
-        shown = [index, *neighbors[index].tolist()]
         try:
-            rows.append([center_crop(source.image(i), size, source.channels) for i in shown])
+            tiles = [_neighbor_tile(source, i, index) for i in (index, *neighbors[index].tolist())]
         except UnreadableImage:
             continue
-        if source.labels is not None:
-            same = (source.labels[shown] == source.labels[index]).tolist()
-            frames.append([_SAME_CLASS if s else _OTHER_CLASS for s in same])
-    parts = [_Part("image", 1), _Part("nearest neighbors", neighbors.shape[1])]
-    return _sheet(rows, size, parts, frames) if rows else None
+        rows.append(Row("", [tiles[:1], tiles[1:]]))
+    if not rows:
+        return None
+    heading = "Images and their nearest neighbors"
+    if source.labels is not None:
+        heading += " (blue frame: same class, orange frame: another class)"
+    return contact_sheet(heading, rows, neighbors.shape[1])
 
 
-def _sheet(
-    rows: list[list[Tensor]],
-    size: int,
-    parts: Sequence[_Part],
-    frames: Sequence[Sequence[str]] = (),
-) -> Image.Image:
-    """Tiles in rows, a line between the parts; small ones stay smaller, some are framed."""
-    tile = size * max(1, -(-_SMALLEST_TILE // size))
-    step = tile + _GAP
-    sides = [pixels.shape[-1] * tile // size for pixels in rows[0]]
-    lefts, lines, right = _columns(parts, sides)
-    bottom = _HEADING + len(rows) * step
-    sheet = Image.new("RGB", (right, bottom + (_HEADING if frames else 0)), "white")
-    pen = ImageDraw.Draw(sheet)
-    first = 0
-    for part in parts:
-        write(pen, (lefts[first], _GAP - 2), part.heading, _LETTERS)
-        first += part.tiles
-    for line in lines:
-        pen.line([(line, _GAP), (line, bottom - _GAP)], RULE, 2)
-    for down, row in enumerate(rows):
-        for across, (pixels, side) in enumerate(zip(row, sides, strict=True)):
-            array = pixels.permute(1, 2, 0).numpy()
-            picture = Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
-            left, top = lefts[across], _HEADING + down * step + (tile - side) // 2
-            sheet.paste(picture.resize((side, side), Image.Resampling.NEAREST), (left, top))
-            if frames and across:
-                far = side + _FRAME - 1
-                box = (left - _FRAME, top - _FRAME, left + far, top + far)
-                pen.rectangle(box, outline=frames[down][across], width=_FRAME)
-    if frames:
-        _draw_legend(pen, _GAP, bottom)
-    return sheet
-
-
-def _columns(parts: Sequence[_Part], sides: Sequence[int]) -> tuple[list[int], list[int], int]:
-    """Where each tile of a row begins, where the lines between parts are, and where all ends."""
-    lefts: list[int] = []
-    lines: list[int] = []
-    left = _GAP
-    for part in parts:
-        if lefts:
-            lines.append(left + _BETWEEN_PARTS // 2)
-            left += _BETWEEN_PARTS
-        side = sides[len(lefts)]
-        lefts += [left + number * (side + _GAP) for number in range(part.tiles)]
-        width = part.tiles * (side + _GAP) - _GAP
-        left += max(width, math.ceil(text_width(part.heading, _LETTERS)))
-    return lefts, lines, left + _GAP
-
-
-def _draw_legend(pen: ImageDraw.ImageDraw, left: int, top: int) -> None:
-    """What the frames' colors mean."""
-    for color, meaning in _LEGEND.items():
-        pen.rectangle((left, top + 6, left + 11, top + 17), outline=color, width=_FRAME)
-        write(pen, (left + 18, top + 3), meaning, _LETTERS, INK)
-        left += 18 + math.ceil(text_width(meaning, _LETTERS)) + 2 * _GAP
+def _neighbor_tile(source: Source, index: int, query: int) -> Tile:
+    image = thumbnail(source.image(index))
+    if source.labels is None:
+        return Tile(image)
+    label = source.labels[index]
+    name = one_line(source.classes[int(label)]) if source.classes else ""
+    if index == query:
+        return Tile(image, name)
+    return Tile(image, name, frame=_SAME_CLASS if label == source.labels[query] else _OTHER_CLASS)

@@ -1,11 +1,11 @@
-"""The picture of groups of images: every image is on it, in order, and little of it is blank."""
+"""Contact sheets: every image is there, in order, little is blank and text fits."""
 
 import numpy as np
 import pytest
 from PIL import Image
 from scipy import ndimage
 
-from wcl.apps.tile_sheet import Row, Tile, tile_sheet
+from wcl.apps.contact_sheet import Row, Tile, contact_sheet
 
 LEAD = (250, 0, 0)
 
@@ -17,15 +17,16 @@ def color(number: int) -> tuple[int, int, int]:
 def sheet_of(sizes: list[int], columns: int = 8, lead: bool = False) -> Image.Image:
     """Rows of so many tiles each, all of another color."""
     numbers = iter(range(sum(sizes)))
+    first = [[Tile(whole(LEAD), "query", "query.jpg")]] if lead else []
     rows = [
-        Row(
-            f"{size} images",
-            [Tile(whole(color(next(numbers))), "0.99", "name.jpg") for _ in range(size)],
-            Tile(whole(LEAD), "query", "query.jpg") if lead else None,
-        )
+        Row(f"{size} images", [*first, [tile(next(numbers)) for _ in range(size)]])
         for size in sizes
     ]
-    return tile_sheet("Groups", rows, columns)
+    return contact_sheet("Groups", rows, columns)
+
+
+def tile(number: int) -> Tile:
+    return Tile(whole(color(number)), "0.99", "name.jpg")
 
 
 def whole(of: tuple[int, int, int]) -> Image.Image:
@@ -74,3 +75,33 @@ def test_the_tile_that_leads_a_row_stands_before_it(sizes: list[int]) -> None:
         assert [sum(down == line for down, _ in tiles) for line in lines] == (
             [6, 6] if size == 12 else [size]
         )
+
+
+@pytest.mark.parametrize("size", [(160, 160), (160, 40), (40, 160)])
+def test_long_names_stay_below_their_tiles_and_long_headings_on_the_sheet(
+    size: tuple[int, int],
+) -> None:
+    long = "holidays/" + "image" * 300
+    sheets = [
+        np.asarray(
+            contact_sheet("", [Row("", [[Tile(Image.new("RGB", size, LEAD), name=name)]])], 1)
+        )
+        for name in (long, "x")
+    ]
+    assert sheets[0].shape == sheets[1].shape
+    margins = np.concatenate([sheets[0][:, :12], sheets[0][:, -12:]])
+    assert (margins == 255).all()
+    wide = contact_sheet(long, [Row("", [[tile(1)]])], 1)
+    assert 900 < wide.width < 1100
+    assert (np.asarray(wide)[:, -12:] == 255).all()
+
+
+def test_a_frame_surrounds_its_image() -> None:
+    image, blue = Image.new("RGB", (100, 60), LEAD), (0, 0, 250)
+    sheet = np.asarray(contact_sheet("", [Row("", [[Tile(image, frame="#0000fa")]])], 1))
+    regions, _ = ndimage.label((sheet == LEAD).all(axis=2))
+    [(down, across)] = ndimage.find_objects(regions)
+    framed = sheet[down.start - 3 : down.stop + 3, across.start - 3 : across.stop + 3]
+    assert framed.shape == (66, 106, 3)
+    assert ((framed == blue).all(axis=2) == ~(framed == LEAD).all(axis=2)).all()
+    assert (sheet == blue).all(axis=2).sum() == 66 * 106 - 60 * 100
