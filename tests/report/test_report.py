@@ -25,8 +25,8 @@ from wcl.data import open_source
 from wcl.models.encoder import load
 from wcl.report.build import about_losses, write_report
 from wcl.report.groups import Group, notable
+from wcl.report.images import choose, encode
 from wcl.report.runs import read_run
-from wcl.report.shown import choose, see
 from wcl.system.errors import InputError
 
 
@@ -56,14 +56,15 @@ def test_every_picture_has_words(page: Page) -> None:
 
 
 def test_the_map_groups_images_as_the_paper_does(run: Path, photos: Path) -> None:
-    encoder, shown = load(run), choose(open_source(str(photos)), 100, 0)
+    encoder, images = load(run), choose(open_source(str(photos)), 100, 0)
     assert encoder.phi is not None
     for loss in (LossConfig(), LossConfig(labels_from="h")):
-        seen = see(encoder, shown, loss, 0)
+        encoded = encode(encoder, images, loss, 0)
         with torch.no_grad():
-            found_by = seen.features if loss.labels_from == "h" else encoder.phi(seen.features)
+            h = encoded.features
+            found_by = h if loss.labels_from == "h" else encoder.phi(h)
         expected = wcl.weak_labels(found_by, backend="scipy")
-        same = seen.components[:, None] == seen.components[None]
+        same = encoded.components[:, None] == encoded.components[None]
         assert torch.equal(same, expected[:, None] == expected[None])
 
 

@@ -5,29 +5,27 @@ import os
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from wcl.config import PretrainConfig, ReportConfig
 from wcl.data import Source, absolute, first_classes, open_source
 from wcl.methods import method_settings
 from wcl.models.encoder import Encoder, load
-from wcl.report import groups, sections
 from wcl.report.charts import charts
+from wcl.report.groups import RunGroups, run_groups
+from wcl.report.images import EncodedImages, ReportImages, choose, encode
 from wcl.report.maps import maps
 from wcl.report.measured import measured
-from wcl.report.page import page
-from wcl.report.provenance import commands
+from wcl.report.page import render
+from wcl.report.provenance import commands, machine_facts, run_provenance
 from wcl.report.runs import Run, read_runs, short
-from wcl.report.scores import evaluated
-from wcl.report.shown import EncodedImages, ReportImages, choose, see
+from wcl.report.scores import evaluated, verdicts
 from wcl.system.errors import InputError
 from wcl.system.files import atomic_write, new_file
 from wcl.system.machine import best_device, check_workers, use_threads
 from wcl.system.run_folder import RunFolder
 
-_SCRIPTS = ("charts.js", "map.js", "report.js")
 _FEWEST, _MOST = 4, 20_000
 _LONGEST_NAME = 200  # bytes of a file's name; all file systems take some more
 
@@ -97,33 +95,38 @@ def _must_be_writable(out: Path) -> None:
 def _content(runs: Sequence[Run], config: ReportConfig, out: Path) -> str:
     data = _data(runs, config.data)
     encoders = [_encoder(run, config.device) for run in runs]
-    shown, seen, missing = _seen(runs, encoders, data, config)
+    images, encoded, image_notes = _encoded(runs, encoders, data, config)
     if data.source is None:
-        found = evaluated(runs)
+        scores = evaluated(runs)
     else:
-        found = measured(runs, encoders, data.spec, _classes(runs), config.num_workers)
+        scores = measured(runs, encoders, data.spec, _classes(runs), config.num_workers)
     names = [run.name for run in runs]
     curves = charts(runs)
-    mapped, map_missing = maps(shown, seen, config.seed) if shown else ({}, missing)
+    mapped, map_notes = maps(images, encoded, config.seed) if images else ({}, image_notes)
     spec = data.spec if data.source else ""
-    repeated = commands(runs, spec, out, bool(config.out), _options(config))
-    parts = {
-        "worked": sections.worked(found, names, [*missing, *_about(runs, data)]),
-        "healthy": sections.healthy(bool(curves["charts"]), about_losses(runs)),
-        "grouped": sections.notes(missing)
-        + "".join(_groups(runs, number, encoders, shown, seen) for number in range(len(runs))),
-        "map": sections.mapped(bool(mapped), map_missing),
-        "made": sections.made(runs, repeated),
-    }
-    body = [
-        sections.header("wcl report", runs, _lead(runs, data, shown)),
-        sections.contents(),
-        "<main>",
-        *(sections.section(name, content) for name, content in parts.items()),
-        "</main>",
-    ]
-    values: dict[str, Any] = {"runs": names, **curves, "map": mapped or None}
-    return page(f"wcl report: {', '.join(names)}", "\n".join(body), values, _SCRIPTS)
+    curve_notes = about_losses(runs)
+    if not curves["charts"]:
+        curve_notes = ["There are no curves: no step of training is logged yet."]
+    return render(
+        "report.html",
+        ("charts.js", "map.js", "report.js"),
+        {"runs": names, **curves, "map": mapped or None},
+        title=f"wcl report: {', '.join(names)}",
+        kind="wcl report",
+        names=names,
+        lead=_lead(runs, data, images),
+        verdicts=verdicts(scores, names),
+        scores=scores,
+        missing=[*image_notes, *_about(runs, data)],
+        has_curves=bool(curves["charts"]),
+        curve_notes=curve_notes,
+        image_notes=image_notes,
+        groups=_groups(runs, encoders, images, encoded) if images else [],
+        map_notes=map_notes,
+        provenance=[run_provenance(run) for run in runs],
+        commands=commands(runs, spec, out, bool(config.out), _options(config)),
+        machine=machine_facts(),
+    )
 
 
 def _options(config: ReportConfig) -> list[str]:
@@ -178,56 +181,49 @@ def _encoder(run: Run, device: str) -> Encoder | None:
     return encoder
 
 
-def _seen(
+def _encoded(
     runs: Sequence[Run],
     encoders: Sequence[Encoder | None],
     data: Data,
     config: ReportConfig,
 ) -> tuple[ReportImages | None, list[EncodedImages | None], list[str]]:
-    """The images to show, what each encoder makes of them, and what keeps them from being shown."""
-    seen: list[EncodedImages | None] = [None] * len(encoders)
+    """Return the images to show, what each encoder makes of them, and why some are missing."""
+    encoded: list[EncodedImages | None] = [None] * len(encoders)
     if data.source is None:
-        return None, seen, [data.missing]
+        return None, encoded, [data.missing]
     if not any(encoders):
         why = "There is no encoder yet, the first epoch has not ended: no groups and no map."
-        return None, seen, [why]
-    shown = choose(data.source, config.images, config.seed)
-    if len(shown) < 2:
-        return None, seen, [f"{short(data.spec)}: hardly any of its images can be read."]
+        return None, encoded, [why]
+    images = choose(data.source, config.images, config.seed)
+    if len(images) < 2:
+        return None, encoded, [f"{short(data.spec)}: hardly any of its images can be read."]
     missing = []
-    if shown.unreadable:
-        missing.append(f"{shown.unreadable:,} images cannot be read, and are left out.")
+    if images.unreadable:
+        missing.append(f"{images.unreadable:,} images cannot be read, and are left out.")
     for number, (run, encoder) in enumerate(zip(runs, encoders, strict=True)):
         if encoder is not None:
             loss = _settings(run, encoder).loss
-            seen[number] = see(encoder, shown, loss, config.num_workers)
-    return shown, seen, missing
+            encoded[number] = encode(encoder, images, loss, config.num_workers)
+    return images, encoded, missing
 
 
 def _groups(
     runs: Sequence[Run],
-    number: int,
     encoders: Sequence[Encoder | None],
-    shown: ReportImages | None,
-    seen: Sequence[EncodedImages | None],
-) -> str:
-    """What one run grouped, and what its augmentations did, unless an earlier run did the same."""
-    encoder, one = encoders[number], seen[number]
-    if shown is None:
-        return ""
-    heading = sections.run_heading(runs, number)
-    if encoder is None or one is None:
-        return heading + sections.notes(["It has no encoder yet."])
-    config = _settings(runs[number], encoder)
-    parts = [heading, "<h3>Weak labels of one batch</h3>", groups.grouped(encoder, shown, config)]
-    parts += ["<h3>Images and their neighbors</h3>", groups.anchors(shown, one, config)]
-    parts.append("<h3>What the augmentations did</h3>")
-    for other, its in zip(runs[:number], seen, strict=False):
-        same = other.config and _augmentation(other.config) == _augmentation(config)
-        if same and its is not None:
-            parts.append(sections.notes([f"The same as in {other.name}."]))
-            return "".join(parts)
-    return "".join([*parts, groups.augmented(encoder, shown, config)])
+    images: ReportImages,
+    encoded: Sequence[EncodedImages | None],
+) -> list[RunGroups | None]:
+    """Return the groups of each run; None for one without an encoder."""
+    found: list[RunGroups | None] = []
+    augmentations: dict[str, str] = {}  # and the first run that has them
+    for run, encoder, its in zip(runs, encoders, encoded, strict=True):
+        if encoder is None or its is None:
+            found.append(None)
+            continue
+        config = _settings(run, encoder)
+        first = augmentations.setdefault(_augmentation(config), run.name)
+        found.append(run_groups(encoder, images, its, config, "" if first == run.name else first))
+    return found
 
 
 def _settings(run: Run, encoder: Encoder) -> PretrainConfig:
@@ -239,8 +235,8 @@ def _settings(run: Run, encoder: Encoder) -> PretrainConfig:
     return PretrainConfig(image_size=encoder.description.image_size, method=method, loss=loss)
 
 
-def _augmentation(config: PretrainConfig) -> Any:
-    return config.image_size, asdict(config.augment), asdict(config.crops), config.seed
+def _augmentation(config: PretrainConfig) -> str:
+    return repr((config.image_size, config.augment, config.crops, config.seed))
 
 
 def _about(runs: Sequence[Run], data: Data) -> list[str]:
@@ -266,7 +262,7 @@ def about_losses(runs: Sequence[Run]) -> list[str]:
     return [f"Their batches are of {listed} images: losses and groups of them do not compare."]
 
 
-def _lead(runs: Sequence[Run], data: Data, shown: ReportImages | None) -> str:
+def _lead(runs: Sequence[Run], data: Data, images: ReportImages | None) -> str:
     """What was trained on how many images, and how many the page shows."""
     methods = [run.config.method if run.config else "unknown method" for run in runs]
     said = f"{' and '.join(dict.fromkeys(methods))} on {short(data.spec)}" if data.spec else ""
@@ -283,9 +279,9 @@ def _lead(runs: Sequence[Run], data: Data, shown: ReportImages | None) -> str:
     else:
         each = [f"{count:,} ({run.name})" for run, count in zip(runs, counts, strict=True)]
         said, them = f"{said}: trained on {' and '.join(each)} of its {there:,} images", there
-    if shown is None:
+    if images is None:
         return said
-    some = f"{len(shown):,}" if len(shown) < shown_of else "all"
+    some = f"{len(images):,}" if len(images) < shown_of else "all"
     return f"{said}; {some} of {'them' if them == shown_of else f'the {shown_of:,}'} are shown here"
 
 

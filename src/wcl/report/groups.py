@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,8 +20,7 @@ from wcl.neighbors import nearest
 from wcl.ops.diagnostics import weak_label_quality
 from wcl.ops.randomness import Integers
 from wcl.ops.weak_labels import weak_labels
-from wcl.report.page import escape
-from wcl.report.shown import EncodedImages, ReportImages, embedding, members, shares
+from wcl.report.images import EncodedImages, ReportImages, embedding, members, shares
 from wcl.report.sprites import picture
 from wcl.system.errors import RunError
 
@@ -33,6 +33,43 @@ _ANCHORS = 6
 _NEIGHBORS = 8
 _AUGMENTED = 4
 _VIEWS = 6
+
+
+class Picture(NamedTuple):
+    """A small picture, what it shows, its kind (a class of the style sheet), and a caption."""
+
+    uri: str
+    alt: str
+    kind: str = ""
+    caption: str = ""
+
+
+@dataclass
+class PictureRow:
+    """Pictures side by side, and how many more there are."""
+
+    pictures: list[Picture]
+    caption: str = ""
+    more: int = 0
+
+
+@dataclass
+class RunGroups:
+    """What one run grouped, and its augmentations."""
+
+    summary: str
+    groups: dict[str, list[PictureRow]]
+    """The groups of one batch under the headings that they are shown under."""
+    labeled: bool
+    neighbors: list[PictureRow]
+    """Some images, each with its nearest neighbors."""
+    views: list[PictureRow]
+    """Some images, each with augmented views; empty if they are those of another run."""
+    same_views_as: str = ""
+    """The name of that run."""
+
+    def has_neighbors(self, kind: str) -> bool:
+        return any(picture.kind == kind for row in self.neighbors for picture in row.pictures)
 
 
 @dataclass
@@ -53,11 +90,31 @@ class Group:
         return -sum(share * math.log(share) for _, share in self.classes)
 
 
-def grouped(encoder: Encoder, shown: ReportImages, config: PretrainConfig) -> str:
-    """The groups of one batch of augmented views, as in a step of training."""
-    rows = np.random.default_rng(config.seed).permutation(len(shown))
-    rows = rows[: min(config.batch_size, _LARGEST_BATCH)].astype(np.int64)
-    batch, _ = _views(shown, rows, encoder, config, 1)
+def run_groups(
+    encoder: Encoder,
+    images: ReportImages,
+    encoded: EncodedImages,
+    config: PretrainConfig,
+    same_views_as: str = "",
+) -> RunGroups:
+    """Return the groups of one run; views only if no other run has the same."""
+    summary, groups = _batch_groups(encoder, images, config)
+    return RunGroups(
+        summary,
+        groups,
+        images.source.labels is not None,
+        _neighbors(images, encoded, config),
+        [] if same_views_as else _augmented(encoder, images, config),
+        same_views_as,
+    )
+
+
+def _batch_groups(
+    encoder: Encoder, images: ReportImages, config: PretrainConfig
+) -> tuple[str, dict[str, list[PictureRow]]]:
+    """Return the groups of one batch of augmented views, as in a step of training."""
+    rows = _some(len(images), min(config.batch_size, _LARGEST_BATCH), config.seed)
+    batch, _ = _views(images, rows, encoder, config, 1)
     rows = batch.index
     if len(rows) < 2:
         raise RunError("there are too few images for a batch")
@@ -65,21 +122,18 @@ def grouped(encoder: Encoder, shown: ReportImages, config: PretrainConfig) -> st
         first = batch.views[0].to(encoder.device)
         values = torch.cat([encoder.backbone(part).float().cpu() for part in first.split(256)])
     labels = weak_labels(embedding(encoder, values, config.loss))
-    groups = [_group(shown, rows[group].tolist()) for group in members(labels)]
-    said = f"{len(rows)} images fell into {len(groups)} groups; the largest has "
-    said += f"{len(groups[0].rows)} of them."
-    classes = shown.source.labels
+    groups = [_group(images, rows[group].tolist()) for group in members(labels)]
+    summary = f"{len(rows)} images fell into {len(groups)} groups; the largest has "
+    summary += f"{len(groups[0].rows)} of them."
+    classes = images.source.labels
     if classes is not None:
-        found = weak_label_quality(labels, classes[rows], len(shown.source.classes))
-        said += f" {float(found['purity']):.0%} of the images are of their group's main class"
-        said += f", and {float(found['collision_rate']):.0%} of the pairs that are pushed apart"
-        said += " are really of one class."
+        quality = weak_label_quality(labels, classes[rows], len(images.source.classes))
+        summary += f" {float(quality['purity']):.0%} of the images are of their group's main class"
+        summary += f", and {float(quality['collision_rate']):.0%} of the pairs that are pushed"
+        summary += " apart are really of one class."
     if not build_method(config.method, config.loss, config.crops.count > 0).learns_from_groups:
-        said += " (This run does not learn from groups; these are the ones its embeddings give.)"
-    parts = [f"<p>{escape(said)}</p>", _group_rows(shown, notable(groups))]
-    if classes is None:
-        parts.append(_note("Which groups are pure or mixed cannot be told without labels."))
-    return "".join(parts)
+        summary += " (This run does not learn from groups; these are the ones its embeddings give.)"
+    return summary, _group_rows(images, notable(groups))
 
 
 def notable(groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -99,63 +153,63 @@ def notable(groups: Sequence[Group]) -> dict[str, list[Group]]:
     return chosen
 
 
-def anchors(shown: ReportImages, seen: EncodedImages, config: PretrainConfig) -> str:
-    """Some images, and the nearest others by the cosine of their features."""
+def _neighbors(
+    images: ReportImages, encoded: EncodedImages, config: PretrainConfig
+) -> list[PictureRow]:
+    """Return some images, each with the nearest others by the cosine of their features."""
     crops = config.crops
     count = min(crops.count if crops.count and crops.neighbors else _NEIGHBORS, _ACROSS)
-    count = min(count, len(shown) - 1)
-    if count < 1:
-        return _note("There are too few images for neighbors.")
-    rows = torch.from_numpy(_some(len(shown), _ANCHORS, config.seed))
-    cosines, near = nearest(seen.features[rows], seen.features, count, rows)
-    lines, kinds = [], set()
-    for row, values, others in zip(rows.tolist(), cosines.tolist(), near.tolist(), strict=True):
-        tiles = [_tile(shown, row, f"image: {shown.alt(row)}", "lead", shown.label(row))]
+    count = min(count, len(images) - 1)
+    rows = torch.from_numpy(_some(len(images), _ANCHORS, config.seed))
+    cosines, neighbors = nearest(encoded.features[rows], encoded.features, count, rows)
+    found = []
+    for row, values, others in zip(
+        rows.tolist(), cosines.tolist(), neighbors.tolist(), strict=True
+    ):
+        label = images.label(row)
+        pictures = [_picture(images, row, f"image: {images.alt(row)}", "lead", label)]
         for value, other in zip(values, others, strict=True):
-            same = shown.label(row) == shown.label(other)
-            kind = "" if not shown.label(row) else "same" if same else "other"
-            said = f"cosine {value:.2f}: {shown.alt(other)}"
-            tiles.append(_tile(shown, other, said, kind, f"{value:.2f}"))
-            kinds.add(kind)
-        lines.append(_row("", tiles))
-    meanings = {"same": "of the image’s class", "other": "of another class"}
-    keys = [
-        f'<span class="key {kind}"></span> {meaning} '
-        for kind, meaning in meanings.items()
-        if kind in kinds
-    ]
-    return "".join(lines) + (f'<p class="legend">{"".join(keys)}</p>' if keys else "")
+            kind = ("same" if label == images.label(other) else "other") if label else ""
+            alt = f"cosine {value:.2f}: {images.alt(other)}"
+            pictures.append(_picture(images, other, alt, kind, f"{value:.2f}"))
+        found.append(PictureRow(pictures))
+    return found
 
 
-def augmented(encoder: Encoder, shown: ReportImages, config: PretrainConfig) -> str:
-    """Some images and what the augmentations make of them."""
-    rows = _some(len(shown), _AUGMENTED, config.seed + 1)
-    batch, specs = _views(shown, rows, encoder, config, _VIEWS)
+def _augmented(encoder: Encoder, images: ReportImages, config: PretrainConfig) -> list[PictureRow]:
+    """Return some images, each with augmented views of it."""
+    rows = _some(len(images), _AUGMENTED, config.seed + 1)
+    batch, specs = _views(images, rows, encoder, config, _VIEWS)
     pixels = [
         spec.maker.to_pixels(views).unflatten(0, (spec.count, -1))
         for spec, views in zip(specs, batch.views, strict=True)
     ]
-    lines = []
+    found = []
     for number, row in enumerate(batch.index.tolist()):
-        below = shown.label(row) or "image"
-        tiles = [_tile(shown, row, f"image: {shown.alt(row)}", "lead", below)]
+        caption = images.label(row) or "image"
+        pictures = [_picture(images, row, f"image: {images.alt(row)}", "lead", caption)]
         for kind, views in enumerate(pixels):
             what = "small crop" if kind else "view"
-            for count, view in enumerate(views[:, number], 1):
-                said = f"{what} {count} of {shown.name(row)}"
-                tiles.append(_img(picture(view, shown.side), said, "crop" if kind else "", ""))
-        lines.append(_row("", tiles))
-    return "".join(lines)
+            pictures += [
+                Picture(
+                    picture(view, images.side),
+                    f"{what} {count} of {images.name(row)}",
+                    "crop" if kind else "",
+                )
+                for count, view in enumerate(views[:, number], 1)
+            ]
+        found.append(PictureRow(pictures))
+    return found
 
 
 def _views(
-    shown: ReportImages, rows: Integers, encoder: Encoder, config: PretrainConfig, count: int
+    images: ReportImages, rows: Integers, encoder: Encoder, config: PretrainConfig, count: int
 ) -> tuple[Batch, list[ViewSpec]]:
     """Return views of the images that can be read, and their specifications.
 
     Small crops are left out if only one view is wanted.
     """
-    source = with_channels(shown.source, encoder.description.channels)
+    source = with_channels(images.source, encoder.description.channels)
     full, *small = view_specs(config, source.channels)
     specs = [dataclasses.replace(full, count=count), *(small if count > 1 else [])]
     return views_of(source, rows, specs, config.seed), specs
@@ -165,58 +219,50 @@ def _some(count: int, most: int, seed: int) -> Integers:
     return np.random.default_rng(seed).permutation(count)[:most].astype(np.int64)
 
 
-def _group(shown: ReportImages, rows: list[int]) -> Group:
-    labels = shown.source.labels
+def _group(images: ReportImages, rows: list[int]) -> Group:
+    labels = images.source.labels
     return Group(rows, [] if labels is None else shares(labels[rows].tolist()))
 
 
-def _group_rows(shown: ReportImages, chosen: dict[str, list[Group]]) -> str:
-    """Each group once, under the first thing that it is; beside it stands what else it is."""
-    parts: list[str] = []
+def _group_rows(
+    images: ReportImages, chosen: dict[str, list[Group]]
+) -> dict[str, list[PictureRow]]:
+    """Return each group once, under the first heading that applies; captions name the others."""
+    found: dict[str, list[PictureRow]] = {}
     done: list[Group] = []
-    for what, groups in chosen.items():
+    for heading, groups in chosen.items():
         new = [group for group in groups if group not in done]
-        if new:
-            parts.append(f"<h4>{escape(what.capitalize())}</h4>")
-        for group in new:
-            also = [
-                f"the {other}" if len(chosen[other]) == 1 else f"one of the {other}"
-                for other in chosen
-                if other != what and group in chosen[other]
-            ]
-            parts.append(_group_row(shown, group, also))
         done += new
-    return "".join(parts)
+        found[heading.capitalize()] = [
+            _group_row(
+                images,
+                group,
+                [
+                    f"the {other}" if len(chosen[other]) == 1 else f"one of the {other}"
+                    for other in chosen
+                    if other != heading and group in chosen[other]
+                ],
+            )
+            for group in new
+        ]
+    return found
 
 
-def _group_row(shown: ReportImages, group: Group, also: Sequence[str]) -> str:
-    said = f"{len(group.rows)} images"
+def _group_row(images: ReportImages, group: Group, also: Sequence[str]) -> PictureRow:
+    caption = f"{len(group.rows)} images"
     if group.classes:
-        names = [f"{share:.0%} {shown.source.classes[label]}" for label, share in group.classes[:3]]
-        said += f" · {', '.join(names)}"
+        names = [
+            f"{share:.0%} {images.source.classes[label]}" for label, share in group.classes[:3]
+        ]
+        caption += f" · {', '.join(names)}"
         if len(group.classes) > len(names):
-            said += f" and {len(group.classes) - len(names)} more"
-    said += "".join(f" · also {what}" for what in also)
-    tiles = [_tile(shown, row, shown.alt(row), "", "") for row in group.rows[:_ACROSS]]
-    if len(group.rows) > _ACROSS:
-        tiles.append(f'<li class="more">+{len(group.rows) - _ACROSS}</li>')
-    return _row(said, tiles)
+            caption += f" and {len(group.classes) - len(names)} more"
+    caption += "".join(f" · also {what}" for what in also)
+    pictures = [_picture(images, row, images.alt(row)) for row in group.rows[:_ACROSS]]
+    return PictureRow(pictures, caption, max(0, len(group.rows) - _ACROSS))
 
 
-def _row(said: str, tiles: Sequence[str]) -> str:
-    caption = f"<figcaption>{escape(said)}</figcaption>" if said else ""
-    return f'<figure class="row">{caption}<ul>{"".join(tiles)}</ul></figure>'
-
-
-def _tile(shown: ReportImages, row: int, alt: str, kind: str, below: str) -> str:
-    return _img(picture(shown.tiles[row], shown.side), alt, kind, below)
-
-
-def _img(uri: str, alt: str, kind: str, below: str) -> str:
-    words = f"<small>{escape(below)}</small>" if below else ""
-    said = escape(alt)
-    return f'<li class="{kind}"><img src="{uri}" alt="{said}" title="{said}">{words}</li>'
-
-
-def _note(words: str) -> str:
-    return f'<p class="note">{escape(words)}</p>'
+def _picture(
+    images: ReportImages, row: int, alt: str, kind: str = "", caption: str = ""
+) -> Picture:
+    return Picture(picture(images.tiles[row], images.side), alt, kind, caption)

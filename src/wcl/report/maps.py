@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from wcl.evaluation.project import tsne
-from wcl.report.shown import EncodedImages, ReportImages
+from wcl.report.images import EncodedImages, ReportImages
 from wcl.report.sprites import sheets
 from wcl.system.errors import RunError
 
@@ -16,14 +16,14 @@ _GRID = 10_000
 
 
 def maps(
-    shown: ReportImages, seen: Sequence[EncodedImages | None], seed: int
+    images: ReportImages, encoded: Sequence[EncodedImages | None], seed: int
 ) -> tuple[dict[str, Any], list[str]]:
     """The maps of all runs that have an encoder, and what kept others from having one."""
     notes: list[str] = []
-    if len(shown) < _FEWEST:
-        return {}, [f"{len(shown)} readable images are too few for a map."]
+    if len(images) < _FEWEST:
+        return {}, [f"{len(images)} readable images are too few for a map."]
     found = []
-    for number, one in enumerate(seen):
+    for number, one in enumerate(encoded):
         if one is None:
             continue
         try:
@@ -34,13 +34,13 @@ def maps(
         found.append({"run": number, **places, "component": _by_size(one.components)})
     if not found:
         return {}, notes
-    labels = shown.source.labels
+    labels = images.source.labels
     values: dict[str, Any] = {
         "maps": found,
-        "names": [shown.name(row) for row in range(len(shown))],
+        "names": [images.name(row) for row in range(len(images))],
         "labels": None if labels is None else labels.tolist(),
-        "classes": [str(name) for name in shown.source.classes],
-        **sheets(shown.tiles, shown.side),
+        "classes": [str(name) for name in images.source.classes],
+        **sheets(images.tiles, images.side),
     }
     return values, notes
 

@@ -1,98 +1,83 @@
-"""One HTML page that needs nothing else: styles, scripts, data and pictures are inside it.
+"""HTML pages that need nothing else: styles, scripts, data and pictures are inside them.
 
-Whatever comes from the user's disk is text: in the markup it goes through `escape`, in the data
-through `json_block`, and the scripts put it on the page as text only. The page's policy allows the
-scripts and styles that were put in here, by their hashes, and no others.
+Names from the user's disk are never trusted: templates escape them, `tojson` escapes them in the
+data, and the scripts insert them as text. The content security policy allows only the script and
+the style of the page, by their hashes.
 """
 
 import base64
 import hashlib
-import html
-import json
+import re
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
 _ASSETS = files("wcl.report") / "assets"
-# What may not stand in a script element, and what older scripts took for line ends.
-_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def page(title: str, body: str, data: Any, scripts: Sequence[str], connect: bool = False) -> str:
-    """The whole page.
+def render(
+    template: str, scripts: Sequence[str], data: Any, live: bool = False, **values: Any
+) -> str:
+    """Return a page.
 
     Args:
-        title: plain text.
-        body: markup; everything in it that is not ours has been escaped.
-        data: for the scripts.
-        scripts: their names among the assets.
-        connect: whether the page may talk to the server that it came from.
+        template: its file name.
+        scripts: file names of its scripts, which run one after the other.
+        data: what the scripts read, as JSON.
+        live: whether the page may connect to the server that it came from.
+        values: what the template shows.
     """
-    style = asset("page.css")
-    script = "\n".join(asset(name) for name in scripts)
+    style = (_ASSETS / "page.css").read_text(encoding="utf-8")
+    script = "\n".join((_ASSETS / name).read_text(encoding="utf-8") for name in scripts)
     policy = [
         "default-src 'none'",
         f"script-src '{_hash(script)}'",
         f"style-src '{_hash(style)}'",
-        "img-src data:" + (" blob:" if connect else ""),
+        f"img-src data:{' blob:' if live else ''}",
         "base-uri 'none'",
         "form-action 'none'",
+        *(["connect-src 'self'"] if live else []),
     ]
-    if connect:
-        policy.append("connect-src 'self'")
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{escape("; ".join(policy))}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<link rel="icon" href="data:,">
-<title>{escape(title)}</title>
-<style>{style}</style>
-</head>
-<body>
-{body}
-<script type="application/json" id="data">{json_block(data)}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+    page = (
+        environment()
+        .get_template(template)
+        .render(
+            style=Markup(style),
+            script=Markup(script),
+            policy="; ".join(policy),
+            data=data,
+            **values,
+        )
+    )
+    return page.encode(errors="replace").decode()  # names of files may hold lone surrogates
 
 
-def asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
+@cache
+def environment() -> Environment:
+    """Return the Jinja environment of the templates."""
+    environment = Environment(
+        loader=PackageLoader("wcl.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {
+        "ensure_ascii": False,
+        "separators": (",", ":"),
+        "allow_nan": False,
+    }
+    environment.filters["code"] = _code
+    return environment
 
 
-def escape(words: object) -> str:
-    """Plain text as markup, in an attribute too.
-
-    >>> escape('<b title="x">')
-    '&lt;b title=&quot;x&quot;&gt;'
-    """
-    return html.escape(_valid(str(words)))
-
-
-def json_block(data: Any) -> str:
-    """JSON that can stand in a script element whatever is in it.
-
-    >>> json_block({"name": "</script>"})
-    '{"name":"\\\\u003c/script\\\\u003e"}'
-    """
-    words = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for char, code in _UNSAFE.items():
-        words = words.replace(char, code)
-    return _valid(words)
-
-
-def data_uri(content: bytes, kind: str) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
-def _valid(words: str) -> str:
-    """Without what UTF-8 cannot say: halves of pairs, as names of files may have them."""
-    return words.encode(errors="replace").decode()
+def _code(text: str) -> Markup:
+    """Return text in which the parts between backquotes are code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _hash(content: str) -> str:

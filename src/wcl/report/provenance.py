@@ -1,7 +1,8 @@
 """How was it made? What differs from its recipe, versions, machine, and commands to repeat it."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -23,8 +24,8 @@ class Difference(NamedTuple):
     """A setting that is not the recipe's."""
 
     name: str
-    recipe: Any
-    run: Any
+    recipe: str
+    run: str
 
 
 class Recipe(NamedTuple):
@@ -63,7 +64,7 @@ def _recipe(name: str) -> dict[str, Any]:
 def _differences(recipe_name: str, config: PretrainConfig) -> list[Difference]:
     recipe = _flat(asdict(config.defaults())) | _recipe(recipe_name)
     return [
-        Difference(name, recipe[name], value)
+        Difference(name, value_text(recipe[name]), value_text(value))
         for name, value in _flat(asdict(config)).items()
         if name not in _OF_THE_PLACE and recipe[name] != value
     ]
@@ -74,9 +75,17 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
     return {n: list(v) if isinstance(v, tuple) else v for n, v in flat(values).items()}
 
 
+class Command(NamedTuple):
+    """A command to type."""
+
+    about: str
+    parts: list[str]
+    """The command, split where a line may end: before options."""
+
+
 def commands(
     runs: Sequence[Run], data: str, out: Path, given: bool, options: Sequence[str] = ()
-) -> list[tuple[str, str]]:
+) -> list[Command]:
     """What to type for the same again: a comment and a command each.
 
     Args:
@@ -106,7 +115,7 @@ def commands(
             )
         )
         if run.config is not None and recipe is not None:
-            different = [(f"--{d.name}", value_text(d.run)) for d in recipe.differences]
+            different = [(f"--{d.name}", d.run) for d in recipe.differences]
             words = [recipe.name, *(word for both in different for word in both)]
             words += ["--data", short(run.config.data), "--out", f"{folder}-again"]
             lines.append((f"{run.name}, without them", typed("wcl", "pretrain", *words)))
@@ -115,7 +124,7 @@ def commands(
     words = ["wcl", "report", *(short(run.folder) for run in runs)]
     words += [*(["--data", short(data)] if data else []), *options]
     lines.append(("the report", typed(*words, *(["--out", short(out)] if given else []))))
-    return lines
+    return [Command(about, re.split(" (?=--)", line)) for about, line in lines]
 
 
 def evaluation_command(run: Run, data: str) -> str:
@@ -123,6 +132,25 @@ def evaluation_command(run: Run, data: str) -> str:
     classes = run.config.classes if run.config is not None else 0
     words = ["wcl", "eval", "all", short(run.folder), "--data", short(data)]
     return typed(*words, *(["--classes", str(classes)] if classes else []))
+
+
+@dataclass
+class RunProvenance:
+    """How one run was trained."""
+
+    facts: list[tuple[str, str]]
+    recipe: Recipe | None
+    """None if its settings are unknown."""
+    settings_file: str
+    """Name of the file of settings that was given; empty if none was."""
+    environments: list[tuple[int, dict[str, str]]]
+    """Versions and machine, with the step from which on they apply; later ones only as changes."""
+
+
+def run_provenance(run: Run) -> RunProvenance:
+    """Return how a run was trained."""
+    settings_file = next((session.config for session in run.sessions if session.config), "")
+    return RunProvenance(training_facts(run), recipe_of(run), settings_file, provenance(run))
 
 
 def training_facts(run: Run) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from wcl.report.runs import Run
 from wcl.training.metrics_lines import is_number
@@ -42,12 +42,56 @@ class Row:
     def name(self) -> str:
         return _PROTOCOLS.get(self.protocol, self.protocol)
 
+    @property
+    def about(self) -> str:
+        """Return the setting, a measure other than accuracy, and data other than the report's."""
+        measure = "mean average precision" if self.measure == "map" else ""
+        elsewhere = f"on {self.elsewhere}" if self.elsewhere else ""
+        return ", ".join(filter(None, (self.setting, measure, elsewhere)))
+
+    @property
+    def any_untrained(self) -> float | None:
+        """Return the score of the first untrained network that was measured."""
+        return next((value for value in self.untrained if value is not None), None)
+
+    @property
+    def best(self) -> float | None:
+        """Return the highest score of all if several runs can be compared."""
+        if sum(value is not None for value in self.runs) < 2:
+            return None
+        every = (self.pixels, *self.untrained, *self.runs)
+        return max(value for value in every if value is not None)
+
 
 @dataclass
 class Scores:
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What is missing or to be known, a sentence each."""
+
+    @property
+    def has_pixels(self) -> bool:
+        return any(row.pixels is not None for row in self.rows)
+
+    @property
+    def has_untrained(self) -> bool:
+        return any(row.any_untrained is not None for row in self.rows)
+
+    @property
+    def has_scratch(self) -> bool:
+        """Return whether an untrained network was fine-tuned, that is, trained from scratch."""
+        finetuned = (row for row in self.rows if row.protocol == "finetune")
+        return any(row.any_untrained is not None for row in finetuned)
+
+    @property
+    def one_untrained(self) -> bool:
+        """Return whether the untrained networks of all runs have the same scores."""
+        return all(
+            len({round(v, 6) for v in row.untrained if v is not None}) < 2 for row in self.rows
+        )
+
+    def has_run(self, number: int) -> bool:
+        return any(row.runs[number] is not None for row in self.rows)
 
     def row(self, values: dict[str, Any], runs: int) -> Row:
         """The line of the table for this measurement, which several runs may share."""
@@ -89,20 +133,28 @@ def evaluated(runs: Sequence[Run]) -> Scores:
     return found
 
 
-def verdict(found: Scores, names: Sequence[str]) -> list[str]:
-    """The table in words: a sentence for each run, by its k-NN or the first row that it has."""
+class Verdict(NamedTuple):
+    """Whether a run worked, and a sentence that says why."""
+
+    answer: str
+    """Empty if there is nothing to compare its score with."""
+    sentence: str
+
+
+def verdicts(found: Scores, names: Sequence[str]) -> list[Verdict]:
+    """Return a verdict on each run that has scores, by its k-NN or else its first row."""
     return [
-        words
+        verdict
         for number, name in enumerate(names)
-        if (words := _sentence(found, number, name, alone=len(names) == 1))
+        if (verdict := _verdict(found, number, name, alone=len(names) == 1))
     ]
 
 
-def _sentence(found: Scores, number: int, name: str, alone: bool) -> str:
+def _verdict(found: Scores, number: int, name: str, alone: bool) -> Verdict | None:
     rows = [row for row in found.rows if row.runs[number] is not None]
     row = next((row for row in rows if row.protocol == "knn"), next(iter(rows), None))
     if row is None:
-        return ""
+        return None
     score, untrained = row.runs[number], row.untrained[number]
     assert score is not None
     others = {"raw pixels": row.pixels, "the same network untrained": untrained}
@@ -115,7 +167,7 @@ def _sentence(found: Scores, number: int, name: str, alone: bool) -> str:
         else f"{who} reaches {score:.3f} ({row.name}, {row.setting}, mean average precision)"
     )
     if not known:
-        return f"{what[0].upper()}{what[1:]}."
+        return Verdict("", f"{what[0].upper()}{what[1:]}.")
     points = [_compared(100 * (score - value), name) for name, value in known.items()]
     lead = score - max(known.values())
     doubt = 0.0
@@ -127,7 +179,8 @@ def _sentence(found: Scores, number: int, name: str, alone: bool) -> str:
         doubt = 2 * math.sqrt(sum(variances) / count)
     answer = "Yes" if lead > doubt else "No" if lead < -doubt else "Not clearly"
     closing = "" if abs(lead) >= doubt else " So small a difference may be chance."
-    return f"{answer}: {what}, {' and '.join(points)}.{closing}{_in_all(rows, number)}"
+    sentence = f"{what}, {' and '.join(points)}.{closing}{_in_all(rows, number)}"
+    return Verdict(answer, sentence)
 
 
 def _in_all(rows: Sequence[Row], number: int) -> str:

@@ -1,5 +1,6 @@
 """Small pictures for the page: single ones, and many on a few sheets."""
 
+import base64
 import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from wcl.data import ArraySource, Source
 from wcl.data.decode import UnreadableImage, center_crop
-from wcl.report.page import data_uri
 from wcl.system.machine import cores
 from wcl.system.progress import track
 
@@ -72,4 +72,4 @@ def _image(pixels: Tensor | None, side: int) -> Image.Image:
 def _encoded(image: Image.Image) -> str:
     file = io.BytesIO()
     image.save(file, "WEBP", quality=_QUALITY, method=4)
-    return data_uri(file.getvalue(), "image/webp")
+    return f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}"

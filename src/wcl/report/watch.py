@@ -18,12 +18,11 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from wcl.config import WatchConfig
-from wcl.report import sections
 from wcl.report.charts import charts
-from wcl.report.page import page
-from wcl.report.provenance import commands, duration, evaluation_command
+from wcl.report.page import render
+from wcl.report.provenance import commands, duration, evaluation_command, run_provenance
 from wcl.report.runs import Run, read_run, short, text
-from wcl.report.scores import evaluated
+from wcl.report.scores import evaluated, verdicts
 from wcl.report.trainer import ask_to_stop, trainer
 from wcl.system.errors import InputError, RunError
 from wcl.system.paths import expanded
@@ -33,11 +32,6 @@ from wcl.training.provenance import typed
 
 _HOME = "127.0.0.1"
 _SCRIPTS = ("charts.js", "watch.js")
-_STATUS = (
-    '<div class="state"><progress id="done" max="1" value="0" aria-label="progress"></progress>'
-    '<p id="said" role="status"></p><button type="button" id="stop" hidden>Stop safely</button>'
-    "</div>"
-)
 _USUAL_PORT = 80
 _RECENT = 5  # epochs whose time tells that of the coming ones
 _SECRET = "X-WCL-Token"
@@ -284,35 +278,43 @@ def _made_of(folder: Path, finished: bool) -> str:
 
 def _page(run: Run) -> str:
     spec = run.config.data if run.config else ""
-    method = f"{run.config.method} on {short(spec)}" if run.config else ""
-    repeated = commands([run], spec, RunFolder(run.folder).report, False)
-    ended = "" if run.encoder_file.is_file() else ", as soon as an epoch has ended"
-    later = f"`{typed('wcl', 'report', short(run.folder))}` shows it{ended}."
+    has_encoder = run.encoder_file.is_file()
     missing = [f"{words}." for words in run.missing]
-    if run.evaluation is None and run.encoder_file.is_file():
+    if run.evaluation is None and has_encoder:
         command = evaluation_command(run, spec or "SRC")
         missing.append(f"If the images have labels, `{command}` measures it.")
-    parts = {
-        "worked": sections.worked(evaluated([run]), [run.name], missing),
-        "healthy": sections.healthy(True),
-        "grouped": '<p id="neighbors"></p>' + sections.notes([f"Groups: {later}"]),
-        "map": sections.notes([f"The map: {later}"]),
-        "made": sections.settings_of(run) + sections.repeat(repeated),
-    }
-    body = [
-        sections.header("wcl watch", [run], method, _STATUS),
-        sections.contents(),
-        "<main>",
-        *(sections.section(name, content) for name, content in parts.items()),
-        "</main>",
-    ]
-    data = {"made_of": _made_of(run.folder, _finished(run))}
-    return page(f"watching {run.name}", "\n".join(body), data, _SCRIPTS, connect=True)
+    scores, ended = evaluated([run]), "" if has_encoder else ", as soon as an epoch has ended"
+    return render(
+        "watch.html",
+        _SCRIPTS,
+        {"made_of": _made_of(run.folder, _finished(run))},
+        live=True,
+        title=f"watching {run.name}",
+        kind="wcl watch",
+        names=[run.name],
+        lead=f"{run.config.method} on {short(spec)}" if run.config else "",
+        verdicts=verdicts(scores, [run.name]),
+        scores=scores,
+        missing=missing,
+        has_curves=True,
+        curve_notes=[],
+        later=f"`{typed('wcl', 'report', short(run.folder))}` shows it{ended}.",
+        provenance=[run_provenance(run)],
+        commands=commands([run], spec, RunFolder(run.folder).report, False),
+        machine=[],
+    )
 
 
 def _waiting_page(folder: Path) -> str:
-    run = Run(folder, text(folder.absolute().name), None, [], None)
-    begin = f"`wcl pretrain … {typed('--out', short(folder))}` begins one."
-    body = sections.header("wcl watch", [run], "", _STATUS) + sections.notes([begin])
-    data = {"made_of": _made_of(folder, False)}
-    return page(f"waiting for {run.name}", body, data, _SCRIPTS, connect=True)
+    name = text(folder.absolute().name)
+    return render(
+        "waiting.html",
+        _SCRIPTS,
+        {"made_of": _made_of(folder, False)},
+        live=True,
+        title=f"waiting for {name}",
+        kind="wcl watch",
+        names=[name],
+        lead="",
+        command=f"wcl pretrain … {typed('--out', short(folder))}",
+    )

@@ -68,11 +68,13 @@ def choose(whole: Source, most: int, seed: int) -> ReportImages:
     return ReportImages(source, kept, side, len(found) - len(kept))
 
 
-def see(encoder: Encoder, shown: ReportImages, loss: LossConfig, num_workers: int) -> EncodedImages:
+def encode(
+    encoder: Encoder, images: ReportImages, loss: LossConfig, num_workers: int
+) -> EncodedImages:
     """Raises RunError if an image has vanished meanwhile, or the encoder has diverged."""
-    source = with_channels(shown.source, encoder.description.channels)
+    source = with_channels(images.source, encoder.description.channels)
     values, rows = features_and_rows(encoder, source, num_workers)
-    if len(rows) < len(shown):
+    if len(rows) < len(images):
         raise RunError("images vanished while the report was made; try again")
     return EncodedImages(values, weak_labels(embedding(encoder, values, loss)))
 
