@@ -11,7 +11,8 @@ from wcl.system import torchvision_import
 
 if TYPE_CHECKING:
     from wcl import augment, data, evaluation, methods, models, ops
-    from wcl.apps.search import duplicates, search
+    from wcl.apps.duplicates import duplicates
+    from wcl.apps.search import search
     from wcl.evaluation import evaluate
     from wcl.exporters import export, load
     from wcl.ops import losses
@@ -45,7 +46,7 @@ _FUNCTIONS = {
     "pretrain": "wcl.training.loop",
     "evaluate": "wcl.evaluation",
     "search": "wcl.apps.search",
-    "duplicates": "wcl.apps.search",
+    "duplicates": "wcl.apps.duplicates",
 }
 _MODULES = {"losses": "wcl.ops.losses", "errors": "wcl.system.errors"}
 

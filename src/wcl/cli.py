@@ -130,7 +130,7 @@ def duplicates(words: list[str]) -> int:
     run, words = positional("run", words, f"wcl duplicates {usage}")
     config = options(DuplicatesConfig, "duplicates", words, usage)
     must_have_weights(run)
-    from wcl.apps.search import show_duplicates
+    from wcl.apps.duplicates import show_duplicates
 
     show_duplicates(run, config, as_json)
     return 0
