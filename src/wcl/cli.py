@@ -220,10 +220,10 @@ def demo(words: list[str]) -> int:
 
 def reproduce(words: list[str]) -> int:
     from wcl.config import ReproduceConfig
-    from wcl.paper.tables import MEANINGS
+    from wcl.paper.catalog import DESCRIPTIONS
 
     usage = "[--scale smoke|digits|cpu|paper] [--data SRC] [--out FOLDER] [--list] [--json]"
-    name, words = choice("reproduce", "table", MEANINGS, words, usage)
+    name, words = choice("reproduce", "table", DESCRIPTIONS, words, usage)
     as_json, words = take_flag("--json", words)
     wants_list, words = take_flag("--list", words)
     config = options(ReproduceConfig, f"reproduce {name}", words, usage)

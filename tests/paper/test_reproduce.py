@@ -13,10 +13,10 @@ from voc_kit import scenes, voc_kit
 from wcl.cli import run_command
 from wcl.config import ReproduceConfig
 from wcl.paper import sources
-from wcl.paper.cells import ResultStore, seconds_of_an_epoch, settings_of
-from wcl.paper.listing import in_words, seconds_left
+from wcl.paper.catalog import NAMES, table
+from wcl.paper.cells import ResultStore, seconds_per_epoch, settings_of
+from wcl.paper.listing import seconds_left
 from wcl.paper.scales import at_scale
-from wcl.paper.tables import NAMES, table
 from wcl.system.errors import RunError
 from wcl.system.run_folder import RunFolder
 from wcl.training import loop as train
@@ -88,7 +88,7 @@ def test_a_table_that_was_stopped_goes_on_to_the_same_figures(
     with stopped_after(5, monkeypatch):
         assert run_command(command) == 130
     captured = capsys.readouterr()
-    assert "the same command goes on" in captured.err
+    assert "run the same command to continue" in captured.err
     assert "wcl pretrain" not in captured.err  # one way to go on, not two
     assert [line["ours"] for line in json.loads(captured.out)["lines"]] == [None] * 6
     assert made([*words, str(tmp_path / "parts")], capsys) == whole
@@ -109,7 +109,7 @@ def test_a_run_that_ended_before_anything_was_saved_begins_anew(
     assert made(words, capsys) == whole
 
 
-@pytest.mark.parametrize("content", ["", "5", "a: [", "data: 2026-31-12", "a: !!bool x", "{1: 2}"])
+@pytest.mark.parametrize("content", ["", "a: ["])
 def test_a_run_whose_settings_were_lost_is_named(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,22 +125,16 @@ def test_a_run_whose_settings_were_lost_is_named(
     assert str(run / "config.yaml") in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "figures",
-    ["{}", "[1, 2]", "5", '{"3": null}', '{"3": NaN}', '{"3": true}', "[" * 100_000],
-    ids=lambda figures: figures[:9],
-)
-def test_a_result_that_is_no_figures_is_measured_again(
-    tmp_path: Path, figures: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_result_is_measured_again(tmp_path: Path) -> None:
     cell = at_scale("mechanisms", "smoke").cells[0]
-    shop = ResultStore(tmp_path, ReproduceConfig(), {"digits": "digits"})
-    file = shop.result_file(cell, 0)
+    store = ResultStore(tmp_path, ReproduceConfig(), {"digits": "digits"})
+    file = store.result_file(cell, 0)
     file.parent.mkdir()
-    file.write_text(f'{{"figures": {figures}}}')
-    assert shop.found(cell, 0) is None
+    for damaged in ("", "{cut sh", "5", '{"figures": 5}', '{"figures": {"3": null}}'):
+        file.write_text(damaged)
+        assert store.found(cell, 0) is None
     file.write_text('{"figures": {"3": 50.0, "other": 1}}')
-    assert shop.found(cell, 0) == {"3": 50.0}
+    assert store.found(cell, 0) == {"3": 50.0}
 
 
 def test_a_run_under_the_name_of_another_is_not_taken_for_it(
@@ -155,7 +149,7 @@ def test_a_run_under_the_name_of_another_is_not_taken_for_it(
     for result in results.glob(f"{wcl.name}*"):
         result.unlink()
     assert run_command(["reproduce", *words, "--threads", "1"]) == 2
-    assert f"{wcl}: is not the run of its name; remove it" in capsys.readouterr().err
+    assert f"{wcl}: its settings do not match this cell; delete it" in capsys.readouterr().err
 
 
 def test_rows_that_were_made_before_stay_in_the_table(
@@ -216,13 +210,13 @@ def test_a_cell_that_fails_is_named_and_the_others_are_made(
     which = "SimCLR, batch 512: 1 label, 3 labels, 10 labels; seed 0"
     assert found["failed"] == {which: "step 3: the loss is not finite"}
     assert [line["ours"] is None for line in found["lines"]] == [True] * 3 + [False] * 3
-    assert "1 of 2 cells could not be made" in captured.err
+    assert "1 of 2 cells failed" in captured.err
 
 
 def test_another_setting_or_seed_is_another_cell_and_another_machine_is_not(tmp_path: Path) -> None:
     def places(seed: int = 0, data: str = "digits", **options: Any) -> tuple[Path, Path]:
-        result_store = ResultStore(tmp_path, ReproduceConfig(**options), {"digits": data})
-        return result_store.run_folder(cell.run, seed), result_store.result_file(cell, seed)
+        store = ResultStore(tmp_path, ReproduceConfig(**options), {"digits": data})
+        return store.run_folder(cell.run, seed), store.result_file(cell, seed)
 
     cell, other = at_scale("mechanisms", "digits").cells[1:3]
     plain = places()
@@ -230,8 +224,8 @@ def test_another_setting_or_seed_is_another_cell_and_another_machine_is_not(tmp_
     for changed in (places(1), places(data="/other"), places(precision="bf16-mixed")):
         assert changed[0] != plain[0]
         assert changed[1] != plain[1]
-    result_store = ResultStore(tmp_path, ReproduceConfig(), {"digits": "digits"})
-    assert result_store.run_folder(other.run, 0) != plain[0]
+    store = ResultStore(tmp_path, ReproduceConfig(), {"digits": "digits"})
+    assert store.run_folder(other.run, 0) != plain[0]
 
 
 def test_several_seeds_are_a_mean_of_different_runs(
@@ -253,11 +247,11 @@ def test_the_time_of_an_epoch_is_the_median_with_the_search(tmp_path: Path) -> N
     ]
     lines = [{"kind": "step", "step": 1, "epoch": 1}, *epochs]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert seconds_of_an_epoch(tmp_path) == 5.0
+    assert seconds_per_epoch(tmp_path) == 5.0
     for lost in ("", '{"step": 5}\n', '{"kind": "epoch", "step": 1, "epoch": 1, "seconds": 0}\n'):
         (tmp_path / "metrics.jsonl").write_text(lost)
-        with pytest.raises(RunError, match="says no time of an epoch"):
-            seconds_of_an_epoch(tmp_path)
+        with pytest.raises(RunError, match="has no times of epochs"):
+            seconds_per_epoch(tmp_path)
 
 
 def test_the_list_names_cells_data_and_times_and_makes_nothing(
@@ -276,7 +270,7 @@ def test_the_list_names_cells_data_and_times_and_makes_nothing(
     assert run_command(["reproduce", *words]) == 0
     printed = capsys.readouterr().out
     assert "estimated from a few steps on this machine" in printed
-    assert "digits: handwritten digits; come with scikit-learn" in printed
+    assert "digits: handwritten digits" in printed
 
 
 def test_the_time_left_counts_a_shared_run_once_and_what_is_done_not_at_all() -> None:
@@ -286,7 +280,6 @@ def test_the_time_left_counts_a_shared_run_once_and_what_is_done_not_at_all() ->
         {"runs": ["b0", "b1"], "done": 2, "seconds": 7.0},
     ]
     assert seconds_left(lines) == 20.0
-    assert [in_words(s) for s in (40, 4000, 40_000, 4e6)] == ["40 s", "67 min", "11 h", "46 days"]
 
 
 def test_the_paper_s_data_are_found_by_their_names(tmp_path: Path) -> None:
@@ -323,23 +316,23 @@ def test_settings_of_the_machine_reach_the_runs() -> None:
         (["mechanisms", "--scale", "paper"], "it has smoke, digits, cpu"),
         (["heads", "--data", "digits"], "--data: the scale smoke makes its own images"),
         (["heads", "--seeds", "-1"], "--seeds: must be between 0 and 1,000"),
-        (["heads", "--only", "three"], "--only: no row or column of heads has 'three'"),
-        (["heads", "--scale", "paper"], "--data: is missing; --data SRC is ImageNet-1k (image-net"),
+        (["heads", "--only", "three"], "--only: no row or column of heads contains 'three'"),
+        (["heads", "--scale", "paper"], "--data: is missing; give --data SRC: ImageNet-1k (image"),
         (
             ["voc", "--scale", "paper", "--data", "x"],
-            "say which it is, as in --data imagenet=SRC,v",
+            "name the data set, as in --data imagenet=SRC,v",
         ),
         (
             ["voc", "--scale", "paper", "--data", "imagenet=flat"],
-            "flat has not the labels of Image",
+            "flat has no labels; expected Image",
         ),
         (
             ["heads", "--scale", "paper", "--data", "voc=x"],
-            "--data: voc is not needed here, but im",
+            "--data: voc is not used here; give im",
         ),
         (["heads", "--scale", "paper", "--data", "nowhere"], "nowhere: no such data"),
-        (["heads", "--out", "flat"], "flat: holds other things; choose a new folder with --out"),
-        (["heads", "--out", "flat/0.png"], "flat/0.png: holds other things"),
+        (["heads", "--out", "flat"], "flat: holds other files; choose a new folder with --out"),
+        (["heads", "--out", "flat/0.png"], "flat/0.png: holds other files"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it_and_leaves_nothing(

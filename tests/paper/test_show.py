@@ -62,15 +62,15 @@ def test_relative_figures_are_multiples_seed_by_seed() -> None:
 
 
 def test_figures_of_another_measure_have_no_difference() -> None:
-    other = dataclasses.replace(OURS, figures=(Figure("top-1", "top1", 72.5, same_measure=False),))
+    other = dataclasses.replace(OURS, figures=(Figure("top-1", "top1", 72.5, comparable=False),))
     _, line = fill(TABLE, (BASE, other), found, range(3))
     assert line["difference"] is None
     assert line["paper_gain"] == pytest.approx(2.5)
 
 
 def test_where_gains_are_over_several_rows_each_line_says_over_which() -> None:
-    beside = dataclasses.replace(BASE, row="other", against="other")
-    third = dataclasses.replace(OURS, row="third", against="other")
+    beside = dataclasses.replace(BASE, row="other", baseline="other")
+    third = dataclasses.replace(OURS, row="third", baseline="other")
     cells = (BASE, OURS, beside, third)
     lines = fill(TABLE, cells, lambda cell, seed: {"top1": 60.0}, range(1))
     text = markdown(described(TABLE, lines))

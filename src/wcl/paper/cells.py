@@ -1,4 +1,4 @@
-"""Running a cell: its pretraining, which goes on where it was stopped, and its measure, once."""
+"""The folder of all runs and results, where cells are pretrained and measured once."""
 
 import hashlib
 import json
@@ -17,16 +17,16 @@ from wcl.system.errors import InputError, RunError
 from wcl.system.files import atomic_write, holds_files
 from wcl.system.paths import expanded
 from wcl.system.run_folder import RunFolder
-from wcl.training.metrics_lines import is_number, read_metrics
+from wcl.training.metrics_lines import read_metrics
 
-# Settings that change where and how fast a run is made, but not what comes out.
-_NOT_OF_THE_RESULT = {"out", "device", "devices", "threads", "num_workers"}
-_MARK = "reproduce.json"
-_DIGITS = 10  # of a hash in a name
+# Settings that do not change the result.
+_IRRELEVANT = {"out", "device", "devices", "threads", "num_workers"}
+_MARKER = "reproduce.json"
+_HASH_LENGTH = 10
 
 
 def settings_of(run: Run, seed: int, data: str, config: ReproduceConfig) -> PretrainConfig:
-    """The settings of a run, but for the folder."""
+    """Return the settings of a run, except for its folder."""
     changes: dict[str, Any] = {
         "precision": config.precision,
         "micro_batch_size": config.micro_batch_size,
@@ -44,59 +44,54 @@ def _recipe_of(run: Run) -> str:
     return run.recipe + ("-crops" if run.crops else "")
 
 
-@cache  # it takes a quarter of a second, and every cell asks for it many times
+@cache  # takes a quarter of a second and is needed many times per cell
 def _parsed(recipe: str, changes: tuple[tuple[str, Any], ...]) -> PretrainConfig:
     return settings(recipe, dict(changes), method_settings)
 
 
 @dataclass(frozen=True)
 class ResultStore:
-    """The folder that everything is made in, and with what.
-
-    Cells that have a run in common share it, whichever tables they are of.
-    """
+    """The folder of all runs and results. Cells with the same run share it, across tables too."""
 
     folder: Path
     config: ReproduceConfig
     sources: Mapping[str, str]
-    """Where each data set is."""
+    """The source of each data set."""
 
     def run_folder(self, run: Run, seed: int) -> Path:
-        """The folder of a run; another one if a setting is another."""
-        provenance = settings_of(run, seed, self.sources[run.data], self.config)
-        defaults = flat(asdict(provenance.defaults()))
+        """Return the folder of a run; its name depends on all settings that change the result."""
+        config = settings_of(run, seed, self.sources[run.data], self.config)
+        defaults = flat(asdict(config.defaults()))
         changed = {
             name: value
-            for name, value in flat(asdict(provenance)).items()
-            # Not those at their defaults: a later version may have more of them.
-            if value != defaults[name] and name not in _NOT_OF_THE_RESULT
+            for name, value in flat(asdict(config)).items()
+            # Without defaults, so that settings added later do not change the name.
+            if value != defaults[name] and name not in _IRRELEVANT
         }
-        return (
-            self.folder / "runs" / f"{run.recipe}-{provenance.method}-{_hash(changed)}-seed{seed}"
-        )
+        name = f"{run.recipe}-{config.method}-{_hash(changed)}-seed{seed}"
+        return self.folder / "runs" / name
 
     def result_file(self, cell: Cell, seed: int) -> Path:
-        """Where the figures of a cell are kept; another file if a setting is another."""
+        """Return the file of a cell's result; its name depends on run and measure."""
         measure, run = cell.measure, self.run_folder(cell.run, seed)
-        about: dict[str, Any] = {"options": dict(measure.options)}
-        about["data"] = self.sources.get(measure.data, "")
+        key: dict[str, Any] = {"options": dict(measure.options)}
+        key["data"] = self.sources.get(measure.data, "")
         if measure.against is not None:
-            about["against"] = self.run_folder(measure.against, seed).name
-        return self.folder / "results" / f"{run.name}-{measure.protocol}-{_hash(about)}.json"
+            key["against"] = self.run_folder(measure.against, seed).name
+        return self.folder / "results" / f"{run.name}-{measure.protocol}-{_hash(key)}.json"
 
     def found(self, cell: Cell, seed: int) -> dict[str, float] | None:
-        """The figures of a cell by their names, if it is done."""
-        file = self.result_file(cell, seed)
+        """Return the figures of a cell by their keys; None if it is not done."""
         try:
-            figures = json.loads(file.read_text())["figures"]
-            # A measure need not have all of them: of some k there may be too few images.
-            found = {f.key: figures[f.key] for f in cell.figures if f.key in figures}
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            return None  # not there, or damaged: made again
-        return found if found and all(map(is_number, found.values())) else None
+            figures = json.loads(self.result_file(cell, seed).read_text())["figures"]
+            # Figures may be missing: with few images, the larger k of `lowshot`.
+            found = {f.key: float(figures[f.key]) for f in cell.figures if f.key in figures}
+        except (OSError, ValueError, LookupError, TypeError):
+            return None  # missing or damaged: made again
+        return found or None
 
     def make(self, cell: Cell, seed: int) -> bool:
-        """Train and measure, as far as that is not done; whether it came to its end."""
+        """Train and measure a cell unless it is done; return False if training was stopped."""
         if self.found(cell, seed) is not None:
             return True
         runs = [run for run in (cell.measure.against, cell.run) if run is not None]
@@ -116,14 +111,14 @@ class ResultStore:
         config = settings_of(run, seed, self.sources[run.data], self.config)
         config = replace(config, out=str(folder.path))
         if _is_finished(folder.encoder, config.epochs):
-            _must_say(folder.config, config)
+            _check_settings(folder, config)
             return True
         return train.run(config, folder.config.exists(), _recipe_of(run), part_of_more=True)
 
     def _measure(self, cell: Cell, seed: int) -> tuple[dict[str, float], dict[str, Any]]:
         run, measure = self.run_folder(cell.run, seed), cell.measure
         if measure.protocol == "time":
-            return {"seconds": seconds_of_an_epoch(run)}, {}
+            return {"seconds": seconds_per_epoch(run)}, {}
         from wcl.models.encoder import load
         from wcl.system.machine import best_device
 
@@ -140,19 +135,19 @@ class ResultStore:
 
     def _options(self, cell: Cell, seed: int) -> dict[str, Any]:
         measure = cell.measure
-        of_run = settings_of(cell.run, seed, "", self.config)
+        config = settings_of(cell.run, seed, "", self.config)
         options: dict[str, Any] = {
             "data": self.sources[measure.data or cell.run.data],
-            "classes": 0 if measure.data else of_run.classes,
-            "device": of_run.device,
-            "threads": of_run.threads,
-            "num_workers": of_run.num_workers,
+            "classes": 0 if measure.data else config.classes,
+            "device": config.device,
+            "threads": config.threads,
+            "num_workers": config.num_workers,
             **measure.options,
         }
         if measure.protocol == "project":
             picture = self.folder / "maps" / f"{self.result_file(cell, seed).stem}.png"
-            for left_over in (picture, picture.with_suffix(".csv")):
-                left_over.unlink(missing_ok=True)  # of an evaluation that was stopped
+            for file in (picture, picture.with_suffix(".csv")):
+                file.unlink(missing_ok=True)  # left by an evaluation that was stopped
             options["out"] = str(picture)
             if measure.against is not None:
                 options["against"] = str(self.run_folder(measure.against, seed))
@@ -160,20 +155,18 @@ class ResultStore:
 
 
 def open_result_store(config: ReproduceConfig) -> Path:
-    """The folder of `--out`, made if it is not there.
+    """Return the folder of `--out`, created if necessary.
 
     Raises:
-        InputError: it holds something else, or cannot be written to.
+        InputError: it holds other files, or cannot be written to.
     """
     folder = expanded(config.out)
     try:
-        if not (folder / _MARK).exists():
+        if not (folder / _MARKER).exists():
             if folder.exists() and (not folder.is_dir() or holds_files(folder)):
-                raise InputError(
-                    f"{config.out}: holds other things; choose a new folder with --out"
-                )
+                raise InputError(f"{config.out}: holds other files; choose a new folder with --out")
             folder.mkdir(parents=True, exist_ok=True)
-            with atomic_write(folder / _MARK) as unfinished:
+            with atomic_write(folder / _MARKER) as unfinished:
                 unfinished.write_text(json.dumps({"made by": "wcl reproduce"}) + "\n")
         for part in ("data", "runs", "results", "maps"):
             (folder / part).mkdir(exist_ok=True)
@@ -183,7 +176,7 @@ def open_result_store(config: ReproduceConfig) -> Path:
 
 
 def figures_of(measure: Measure, result: dict[str, Any]) -> dict[str, float]:
-    """The figures of an evaluation in the paper's units: shares in percent."""
+    """Return the figures of an evaluation in the paper's units: fractions in percent."""
     if measure.protocol == "lowshot":
         return {str(row["k"]): 100 * row["mean"] for row in result["rows"]}
     if measure.protocol == "project":
@@ -191,22 +184,21 @@ def figures_of(measure: Measure, result: dict[str, Any]) -> dict[str, float]:
     return {name: 100 * result[name] for name in ("top1", "top5")}
 
 
-def seconds_of_an_epoch(run: Path) -> float:
-    """The median over a run's epochs, with the search for neighbors.
+def seconds_per_epoch(run: Path) -> float:
+    """Return the median time of a run's epochs, including the search for neighbors.
 
     Raises:
-        RunError: the run does not say it.
+        RunError: the run's metrics have no times.
     """
     metrics = RunFolder(run).metrics
-    parts = [
-        (line.get("seconds"), line.get("search_seconds", 0))
+    seconds = [
+        line["seconds"] + line.get("search_seconds", 0)
         for line in read_metrics(metrics)
-        if line.get("kind") == "epoch"
+        if line.get("kind") == "epoch" and line.get("seconds")
     ]
-    seconds = [sum(times) for times in parts if all(map(is_number, times))]
-    if not seconds or not (median := statistics.median(seconds)) > 0:
-        raise RunError(f"{metrics}: says no time of an epoch; remove {run} to make it again")
-    return float(median)
+    if not seconds:
+        raise RunError(f"{metrics}: has no times of epochs; delete {run} to train it again")
+    return float(statistics.median(seconds))
 
 
 def _is_finished(encoder: Path, epochs: int) -> bool:
@@ -215,18 +207,18 @@ def _is_finished(encoder: Path, epochs: int) -> bool:
     return encoder.exists() and load(encoder).description.epoch == epochs
 
 
-def _must_say(written: Path, config: PretrainConfig) -> None:
-    """Raise InputError if the settings that a finished run wrote down are others."""
+def _check_settings(folder: RunFolder, config: PretrainConfig) -> None:
+    """Raise InputError if a finished run was trained with other settings."""
     from wcl.training.checkpoint import must_match, read_config
 
     try:
-        must_match(config, read_config(written), written)
+        must_match(config, read_config(folder.config), folder.config)
     except InputError as error:
         raise InputError(
-            f"{written.parent}: is not the run of its name; remove it to have it made again"
+            f"{folder.path}: its settings do not match this cell; delete it to retrain"
         ) from error
 
 
 def _hash(values: dict[str, Any]) -> str:
     text = json.dumps(values, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]

@@ -1,4 +1,4 @@
-"""`wcl reproduce NAME --list`: the cells, what they need, and how long they might take here."""
+"""`wcl reproduce NAME --list`: the cells, the data they need, and their estimated time."""
 
 import dataclasses
 import statistics
@@ -8,124 +8,130 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Printed
+from rich.table import Table as RichTable
 
 from wcl.config import LogConfig, PretrainConfig
+from wcl.paper import sources
 from wcl.paper.cells import ResultStore, settings_of
-from wcl.paper.sources import needed
 from wcl.paper.synthetic import write_noise, write_photos
-from wcl.paper.tables import Cell, Run
+from wcl.paper.tables import Cell
 from wcl.system.progress import console, track
 from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_lines import read_metrics
 
 _IMAGES = {"digits": 1_297, "cifar10": 50_000, "cifar100": 50_000, "imagenet": 1_281_167}
-_CLASSES = 1_000  # of ImageNet
-_IN_A_STEP = (8, 256)  # images: the second, if a step of the first takes less than this
-_QUICK = 1.0
+_IMAGENET_CLASSES = 1_000
+_SMALL_BATCH, _LARGE_BATCH = 8, 256
+_QUICK_STEP = 1.0  # seconds; if the small batch takes less, the large one is timed
 
 
-def listing(
-    result_store: ResultStore, cells: tuple[Cell, ...], seeds: range
-) -> list[dict[str, Any]]:
-    """A line for each cell: its figures, its data, how many of its runs are done, and the seconds
-    of pretraining for one that is not, estimated from a few steps on made-up images."""
-    known: dict[str, float] = {}
+def listing(store: ResultStore, name: str, cells: tuple[Cell, ...], seeds: range) -> dict[str, Any]:
+    """Return the cells of a table: figures, data, number of runs done, seconds of a run.
+
+    The seconds are those of pretraining, estimated from a few steps on synthetic images.
+    """
+    names = sources.needed(cells)
+    store = dataclasses.replace(store, sources={**dict.fromkeys(names, ""), **store.sources})
+    scale = store.config.scale
+    seconds_per_image: dict[str, float] = {}
     lines = []
     for cell in track(cells, "timing a few steps"):
-        settings = settings_of(cell.run, 0, "", result_store.config)
+        settings = settings_of(cell.run, 0, "", store.config)
         key = repr((settings.method, settings.model, settings.image_size, settings.crops.count))
-        if key not in known:
-            known[key] = _seconds_per_image(settings, cell.run.data, result_store.config.scale)
-        images = images_of(settings, cell.run.data, result_store.config.scale)
+        if key not in seconds_per_image:
+            seconds_per_image[key] = _seconds_per_image(settings, cell.run.data, scale)
+        images = settings.epochs * images_per_epoch(settings, cell.run.data, scale)
         lines.append(
             {
                 "row": cell.row,
-                "figures": [figure.column for figure in cell.figures],
+                "figures": cell.columns,
                 "measure": cell.measure.protocol,
-                "data": needed((cell,)),
-                "runs": [_name(result_store, cell.run, seed) for seed in seeds],
-                "done": sum(result_store.found(cell, seed) is not None for seed in seeds),
-                "seconds": known[key] * images * settings.epochs,
+                "data": sources.needed((cell,)),
+                "runs": [store.run_folder(cell.run, seed).name for seed in seeds],
+                "done": sum(store.found(cell, seed) is not None for seed in seeds),
+                "seconds": seconds_per_image[key] * images,
             }
         )
-    return lines
-
-
-def _name(result_store: ResultStore, run: Run, seed: int) -> str:
-    return result_store.run_folder(run, seed).name
+    about = {"table": name, "scale": scale, "seeds": len(seeds)}
+    return {**about, "cells": lines, "estimated_seconds_left": seconds_left(lines)}
 
 
 def seconds_left(lines: list[dict[str, Any]]) -> float:
-    """Seconds of all runs of cells that are not done; a run that cells share counts once."""
+    """Return the seconds of all runs that are not done; a run that cells share counts once."""
     open_runs = {
         run: line["seconds"]
         for line in lines
-        for run in line["runs"][line["done"] :]  # seeds are made in their order
+        for run in line["runs"][line["done"] :]  # seeds are made in order
     }
     return float(sum(open_runs.values()))
 
 
-def images_of(settings: PretrainConfig, data: str, scale: str) -> int:
-    """Images that a run passes over in an epoch, by what is published of its data set."""
+def images_per_epoch(settings: PretrainConfig, data: str, scale: str) -> int:
+    """Return the number of images of an epoch, from the published sizes of the data sets."""
     if scale == "smoke" and data != "digits":
         return 32
     images = _IMAGES[data]
     if settings.classes:
-        images = images * settings.classes // _CLASSES
+        images = images * settings.classes // _IMAGENET_CLASSES
     return min(images, settings.limit) if settings.limit else images
 
 
-def show_listing(lines: list[dict[str, Any]], about_data: str, seeds: range) -> None:
-    """Print the cells, what is to be said of the data sets, and the time."""
-    table = Printed("row", "figures", "data", "done", "pretraining")
-    for line in lines:
+def show_listing(found: dict[str, Any]) -> None:
+    """Print the cells, where to get the data sets, and the estimated time."""
+    table = RichTable("row", "figures", "data", "done", "pretraining")
+    for line in found["cells"]:
         figures = line["figures"]
-        shown = figures[0] if len(figures) == 1 else f"{figures[0]} … {figures[-1]}"
-        done = f"{line['done']} of {len(seeds)}"
-        words = (line["row"], shown, ", ".join(line["data"]), done)
-        table.add_row(*map(escape, (*words, in_words(line["seconds"]))))
+        table.add_row(
+            escape(line["row"]),
+            figures[0] if len(figures) == 1 else f"{figures[0]} … {figures[-1]}",
+            ", ".join(line["data"]),
+            f"{line['done']} of {found['seeds']}",
+            duration(line["seconds"]),
+        )
     Console().print(table)
-    print(about_data)
+    if found["scale"] == "smoke":
+        print("synthetic images replace all data sets except the digits; no data are needed")
+    else:
+        for name in dict.fromkeys(name for line in found["cells"] for name in line["data"]):
+            print(f"{name}: {sources.WHERE[name]}")
     print(
-        f"estimated from a few steps on this machine, as busy as it is now: "
-        f"{in_words(seconds_left(lines))} of pretraining for all that is not done; the evaluations "
-        "come on top"
+        f"estimated from a few steps on this machine at its current load: "
+        f"{duration(found['estimated_seconds_left'])} of pretraining are left, evaluation not "
+        "included"
     )
 
 
-def in_words(seconds: float) -> str:
-    """A time, roughly.
+def duration(seconds: float) -> str:
+    """Format a time, roughly.
 
-    >>> in_words(40), in_words(4000), in_words(40_000), in_words(4_000_000)
+    >>> duration(40), duration(4000), duration(40_000), duration(4_000_000)
     ('40 s', '67 min', '11 h', '46 days')
     """
-    for unit, size, most in (("s", 1, 100), ("min", 60, 100), ("h", 3600, 72)):
-        if seconds < most * size:
+    for unit, size, limit in (("s", 1, 100), ("min", 60, 100), ("h", 3600, 72)):
+        if seconds < limit * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds / 86_400:.0f} days"
 
 
 def _seconds_per_image(settings: PretrainConfig, data: str, scale: str) -> float:
-    """From a few steps of a run with these settings; as many images in each as is quickly done."""
-    spoken = console().quiet
+    """Time a few steps of a run with these settings, with the large batch if it is quick."""
+    was_quiet = console().quiet
     console().quiet = True
     try:
-        for count in _IN_A_STEP:
-            images = min(count, settings.batch_size)
-            with tempfile.TemporaryDirectory() as place:
-                out = Path(place) / "run"
-                made_up = _made_up(Path(place) / "images", data, 2 * images, scale)
-                seconds = _seconds_of_a_step(settings, images, made_up, out)
-            if seconds > _QUICK:
+        for batch_size in (_SMALL_BATCH, _LARGE_BATCH):
+            images = min(batch_size, settings.batch_size)
+            with tempfile.TemporaryDirectory() as folder:
+                source = _synthetic_source(Path(folder) / "images", data, 2 * images, scale)
+                seconds = _seconds_per_step(settings, images, source, Path(folder) / "run")
+            if seconds > _QUICK_STEP:
                 break
     finally:
-        console().quiet = spoken
+        console().quiet = was_quiet
     return seconds / images
 
 
-def _seconds_of_a_step(settings: PretrainConfig, images: int, data: str, out: Path) -> float:
-    """The median over two epochs of two steps; the first one, which is slow, is left out."""
+def _seconds_per_step(settings: PretrainConfig, images: int, data: str, out: Path) -> float:
+    """Return the median over two epochs of two steps, without the first step, which is slow."""
     from wcl.training import loop as train
 
     timed = dataclasses.replace(
@@ -147,8 +153,8 @@ def _seconds_of_a_step(settings: PretrainConfig, images: int, data: str, out: Pa
     return statistics.median(seconds)
 
 
-def _made_up(folder: Path, data: str, count: int, scale: str) -> str:
-    """Images such as the data set has, as many as are needed."""
+def _synthetic_source(folder: Path, data: str, count: int, scale: str) -> str:
+    """Write images like those of a data set, and return their folder."""
     if data == "digits":
         return data
     folder.mkdir()

@@ -16,9 +16,10 @@ from typing import NamedTuple, get_args, get_type_hints
 import yaml
 
 from wcl.config import ReproduceConfig
+from wcl.paper.catalog import NAMES
 from wcl.paper.cells import ResultStore, settings_of
 from wcl.paper.scales import SCALES, at_scale
-from wcl.paper.tables import NAMES, Cell, Figure, Table
+from wcl.paper.tables import Cell, Figure, Table
 from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_lines import is_number, read_metrics
 
@@ -101,7 +102,7 @@ def _compared(table: Table, result_store: ResultStore) -> Iterator[tuple[Cell, C
     """The cells whose accuracy stands against that of SimCLR, the cell of that, and the figure."""
     cells = {(cell.row, figure.column): cell for cell in table.cells for figure in cell.figures}
     for (_, column), cell in cells.items():
-        base = cells.get((cell.against, column))
+        base = cells.get((cell.baseline, column))
         figure = next(figure for figure in cell.figures if figure.column == column)
         if base is None or base is cell or figure.key != _FIGURES.get(cell.measure.protocol):
             continue

@@ -1,122 +1,132 @@
-"""`wcl reproduce`: from a name and a scale to a filled table."""
+"""`wcl reproduce`: make the cells of a table, and show it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from wcl.config import ReproduceConfig
 from wcl.paper import sources, synthetic
 from wcl.paper.cells import ResultStore, open_result_store
-from wcl.paper.listing import listing, seconds_left, show_listing
+from wcl.paper.listing import listing, show_listing
 from wcl.paper.purity_picture import write_gains
 from wcl.paper.scales import SCALES, at_scale
 from wcl.paper.show import fill, show, write
-from wcl.paper.tables import Table, only
+from wcl.paper.tables import Cell, Table, only
 from wcl.system.errors import InputError, RunError
 from wcl.system.paths import expanded
-from wcl.system.progress import console
+from wcl.system.progress import say
 
-_MOST_SEEDS = 1000
+_MAX_SEEDS = 1000
 
 
 def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: bool) -> bool:
-    """Make the cells of a table and show it; whether it came to its end, or was stopped.
+    """Make the cells of a table and show it.
 
     Args:
         name: of the table.
         config: the options.
-        as_json: whether to print one JSON object instead.
-        wants_list: whether to list the cells instead of making them.
+        as_json: print one JSON object instead of a table.
+        wants_list: list the cells instead of making them.
+
+    Returns:
+        False if it was stopped before all cells were done.
 
     Raises:
-        InputError: the table has no such scale, data are missing, or `--out` is something else.
-        RunError: a cell could not be made. The others are, and the table is written all the same.
+        InputError: the table has no such scale, data are missing, or `--out` holds other files.
+        RunError: a cell failed. The others are done, and the table is written all the same.
     """
     table = at_scale(name, config.scale)
     cells = only(table, config.only)
-    names = sources.needed(cells)
-    if not 0 <= config.seeds <= _MOST_SEEDS:
-        raise InputError(f"--seeds: must be between 0 and {_MOST_SEEDS:,}, not {config.seeds}")
+    if not 0 <= config.seeds <= _MAX_SEEDS:
+        raise InputError(f"--seeds: must be between 0 and {_MAX_SEEDS:,}, not {config.seeds}")
     seeds = range(config.seeds or SCALES[config.scale].seeds)
-    smoke = config.scale == "smoke"
-    if smoke and config.data:
-        raise InputError("--data: the scale smoke makes its own images; leave it out")
-    folder = expanded(config.out)
-    made_up = folder / "data"
-    every_name = sources.needed(table.cells)
-    if smoke:
-        places = synthetic.smoke_sources(every_name, made_up)
-    else:
-        places = sources.given(names, config.data, every_name)
+    store = ResultStore(expanded(config.out), config, _sources_of(table, cells, config))
     if wants_list:
-        missing = {missing: "" for missing in names if missing not in places}
-        lines = listing(ResultStore(folder, config, missing | places), cells, seeds)
+        found = listing(store, name, cells, seeds)
         if as_json:
-            left = seconds_left(lines)
-            about = {"table": name, "scale": config.scale, "seeds": len(seeds)}
-            print(json.dumps({**about, "cells": lines, "estimated_seconds_left": left}))
+            print(json.dumps(found))
         else:
-            show_listing(lines, sources.MADE_UP if smoke else sources.where(names), seeds)
+            show_listing(found)
         return True
-    if not smoke:
-        sources.check(names, places)
-    result_store = ResultStore(open_result_store(config), config, places)
-    if smoke:
-        synthetic.write_smoke_data(made_up)
-
+    if config.scale != "smoke":
+        sources.check(sources.needed(cells), store.sources)
+    open_result_store(config)
+    if config.scale == "smoke":
+        synthetic.write_smoke_data(store.folder / "data")
     failed: dict[str, str] = {}
-    finished = True
-    every = [(cell, seed) for seed in seeds for cell in cells]
-    todo = [(cell, seed) for cell, seed in every if result_store.found(cell, seed) is None]
-    for number, (cell, seed) in enumerate(todo, start=len(every) - len(todo) + 1):
-        figures = ", ".join(figure.column for figure in cell.figures)
-        which = f"{cell.row}: {figures}; seed {seed}"
-        console().print(f"cell {number} of {len(every)}: {which}", markup=False, soft_wrap=True)
-        try:
-            finished = result_store.make(cell, seed)
-        except RunError as error:
-            failed[which] = str(error)
-            console().print(f"failed: {error}", markup=False, soft_wrap=True)
-        if not finished:
-            break
-        write(
-            _filled(table, result_store, seeds, failed), result_store.folder
-        )  # to be looked at meanwhile
-        write_gains(result_store)
-
-    found = _filled(table, result_store, seeds, failed)
-    path, picture = write(found, result_store.folder), write_gains(result_store)
+    finished = _make(store, table, cells, seeds, failed)
+    path, filled = _write(store, table, seeds, failed)
+    picture = write_gains(store)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(filled))
     else:
-        show(found)
-    where = f"the table is in {path} too"
+        show(filled)
+    say(f"table written to {path}")
     if picture is not None:
-        where += f", gains by the purity of weak labels in {picture}"
+        say(f"gains by the purity of weak labels written to {picture}")
     if not finished:
-        where += "; it is not complete: the same command goes on"
-    console().print(where, markup=False, soft_wrap=True)
+        say("stopped before all cells were done; run the same command to continue")
     if failed:
-        raise RunError(f"{len(failed)} of {len(every)} cells could not be made; {path} says why")
+        total = len(cells) * len(seeds)
+        raise RunError(f"{len(failed)} of {total} cells failed; {path} lists the reasons")
     return finished
 
 
-def _filled(
-    table: Table, result_store: ResultStore, seeds: range, failed: dict[str, str]
-) -> dict[str, Any]:
-    """The table of what was asked for, and of all else that is there by now."""
-    asked = only(table, result_store.config.only)
+def _sources_of(table: Table, cells: tuple[Cell, ...], config: ReproduceConfig) -> dict[str, str]:
+    """Return the source of each data set of a table, as far as it is known."""
+    every_name = sources.needed(table.cells)
+    if config.scale != "smoke":
+        return sources.given(sources.needed(cells), config.data, every_name)
+    if config.data:
+        raise InputError("--data: the scale smoke makes its own images; leave it out")
+    return synthetic.smoke_sources(every_name, expanded(config.out) / "data")
+
+
+def _make(
+    store: ResultStore,
+    table: Table,
+    cells: tuple[Cell, ...],
+    seeds: range,
+    failed: dict[str, str],
+) -> bool:
+    """Make the cells that are not done, and write the table after each.
+
+    Failures are added to `failed`. Returns False if it was stopped.
+    """
+    jobs = [(cell, seed) for seed in seeds for cell in cells]
+    todo = [job for job in jobs if store.found(*job) is None]
+    for number, (cell, seed) in enumerate(todo, start=len(jobs) - len(todo) + 1):
+        label = f"{cell.row}: {', '.join(cell.columns)}; seed {seed}"
+        say(f"cell {number} of {len(jobs)}: {label}")
+        try:
+            if not store.make(cell, seed):
+                return False
+        except RunError as error:
+            failed[label] = str(error)
+            say(f"failed: {error}")
+        _write(store, table, seeds, failed)
+        write_gains(store)
+    return True
+
+
+def _write(
+    store: ResultStore, table: Table, seeds: range, failed: dict[str, str]
+) -> tuple[Path, dict[str, Any]]:
+    """Write the table of the requested cells and of all others that are done."""
+    requested = only(table, store.config.only)
     cells = [
         cell
         for cell in table.cells
-        if cell in asked or any(result_store.found(cell, seed) is not None for seed in seeds)
+        if cell in requested or any(store.found(cell, seed) is not None for seed in seeds)
     ]
-    return {
+    filled = {
         "table": table.name,
-        "scale": result_store.config.scale,
+        "scale": store.config.scale,
         "title": table.title,
-        "about": SCALES[result_store.config.scale].about,
+        "about": SCALES[store.config.scale].about,
         "unit": table.unit,
-        "lines": fill(table, cells, result_store.found, seeds),
+        "lines": fill(table, cells, store.found, seeds),
         "notes": list(table.notes),
         "failed": failed,
     }
+    return write(filled, store.folder), filled

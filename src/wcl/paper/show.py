@@ -1,4 +1,4 @@
-"""The filled table: in the terminal, as Markdown and as JSON."""
+"""A table with our figures beside the paper's: in the terminal, as Markdown and as JSON."""
 
 import json
 import statistics
@@ -8,13 +8,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Printed
+from rich.table import Table as RichTable
 
 from wcl.paper.tables import Cell, Figure, Table
 from wcl.system.files import atomic_write
 
-Found = Callable[[Cell, int], dict[str, float] | None]
-"""The figures of a cell with a seed, by their names; None if it is not done."""
+Results = Callable[[Cell, int], dict[str, float] | None]
+"""The figures of a cell with a seed, by their keys; None if it is not done."""
 
 _COLUMNS = {
     "row": "",
@@ -29,49 +29,57 @@ _COLUMNS = {
 }
 
 
-def fill(table: Table, cells: Iterable[Cell], found: Found, seeds: range) -> list[dict[str, Any]]:
-    """One line for every figure: the paper's, ours, their difference, and the gains of both.
+def fill(
+    table: Table, cells: Iterable[Cell], results: Results, seeds: range
+) -> list[dict[str, Any]]:
+    """Return a line for every figure: the paper's, ours, their difference, and both gains.
 
-    Ours are means over the seeds with standard deviations. A gain is over the figure of the row
-    that a cell stands against, seed by seed; None is for what there is not (yet).
+    Ours are means over the seeds with standard deviations. A gain is over the baseline's figure
+    with the same seed. What does not exist (yet) is None.
     """
     figures = [(cell, figure) for cell in cells for figure in cell.figures]
     values = {
-        (cell.row, figure.column): _by_seed(cell, figure, found, seeds) for cell, figure in figures
+        (cell.row, figure.column): _by_seed(cell, figure, results, seeds)
+        for cell, figure in figures
     }
     papers = {(cell.row, figure.column): figure.paper for cell, figure in figures}
     lines = []
     for cell, figure in figures:
-        own, beside = (cell.row, figure.column), (cell.against, figure.column)
-        base = values.get(beside, {})
-        shared = values[own].keys() & base.keys()
-        ours = list(values[own].values())
-        if table.relative:
-            ours = [values[own][seed] / base[seed] for seed in sorted(shared)]
-        line: dict[str, Any] = {"row": cell.row, "column": figure.column, "paper": figure.paper}
-        line |= {"ours": _mean(ours), "ours_deviation": _deviation(ours), "seeds": len(ours)}
-        comparable = figure.same_measure and figure.paper is not None and ours
-        line["difference"] = line["ours"] - figure.paper if comparable else None
+        own = values[cell.row, figure.column]
+        base = values.get((cell.baseline, figure.column), {})
+        pairs = [(own[seed], base[seed]) for seed in sorted(own.keys() & base.keys())]
+        ours = [value / other for value, other in pairs] if table.relative else [*own.values()]
+        mean, difference = _mean(ours), None
+        if figure.comparable and figure.paper is not None and mean is not None:
+            difference = mean - figure.paper
         gains: list[float] = []
         paper_gain = None
-        if cell.against != cell.row and not table.relative:
-            gains = [values[own][seed] - base[seed] for seed in sorted(shared)]
-            papers_base = papers.get(beside)
-            if figure.paper is not None and papers_base is not None:
-                paper_gain = figure.paper - papers_base
-        line |= {"against": cell.against or None, "paper_gain": paper_gain}
-        line |= {"gain": _mean(gains), "gain_deviation": _deviation(gains)}
-        lines.append(line)
+        if cell.baseline != cell.row and not table.relative:
+            gains = [value - other for value, other in pairs]
+            paper_base = papers.get((cell.baseline, figure.column))
+            if figure.paper is not None and paper_base is not None:
+                paper_gain = figure.paper - paper_base
+        lines.append(
+            {
+                "row": cell.row,
+                "column": figure.column,
+                "paper": figure.paper,
+                "ours": mean,
+                "ours_deviation": _deviation(ours),
+                "seeds": len(ours),
+                "difference": difference,
+                "against": cell.baseline or None,
+                "paper_gain": paper_gain,
+                "gain": _mean(gains),
+                "gain_deviation": _deviation(gains),
+            }
+        )
     return lines
 
 
-def _by_seed(cell: Cell, figure: Figure, found: Found, seeds: range) -> dict[int, float]:
-    results = {seed: found(cell, seed) for seed in seeds}
-    return {
-        seed: result[figure.key]
-        for seed, result in results.items()
-        if result is not None and figure.key in result
-    }
+def _by_seed(cell: Cell, figure: Figure, results: Results, seeds: range) -> dict[int, float]:
+    found = {seed: results(cell, seed) or {} for seed in seeds}
+    return {seed: result[figure.key] for seed, result in found.items() if figure.key in result}
 
 
 def _mean(values: list[float]) -> float | None:
@@ -82,74 +90,75 @@ def _deviation(values: list[float]) -> float | None:
     return statistics.stdev(values) if len(values) > 1 else None
 
 
-def write(found: dict[str, Any], folder: Path) -> Path:
-    """Write a filled table, as Markdown and as JSON, over the one before; where the former is."""
-    path = folder / f"{found['table']}-{found['scale']}.md"
-    texts = {path: markdown(found), path.with_suffix(".json"): json.dumps(found, indent=1) + "\n"}
+def write(filled: dict[str, Any], folder: Path) -> Path:
+    """Write a filled table as Markdown and as JSON, and return the path of the Markdown."""
+    path = folder / f"{filled['table']}-{filled['scale']}.md"
+    texts = {path: markdown(filled), path.with_suffix(".json"): json.dumps(filled, indent=1) + "\n"}
     for file, text in texts.items():
         with atomic_write(file) as unfinished:
-            unfinished.write_text(text)
+            unfinished.write_text(text, encoding="utf-8")
     return path
 
 
-def markdown(found: dict[str, Any]) -> str:
-    """A filled table as Markdown, with what it is and what to know of it."""
-    names, rows = _texts(found)
-    lines = [names, ["---"] * len(names), *rows]
-    text = [found["title"], "", f"Scale {found['scale']}: {found['about']}.", ""]
+def markdown(filled: dict[str, Any]) -> str:
+    """Return a filled table as Markdown, with its title and notes."""
+    header, rows = _texts(filled)
+    lines = [header, ["---"] * len(header), *rows]
+    text = [filled["title"], "", f"Scale {filled['scale']}: {filled['about']}.", ""]
     text += [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([*text, "", *_explained(found)]) + "\n"
+    return "\n".join([*text, "", *_notes(filled)]) + "\n"
 
 
-def show(found: dict[str, Any]) -> None:
+def show(filled: dict[str, Any]) -> None:
     """Print a filled table."""
-    names, rows = _texts(found)
-    table = Printed(title=escape(found["title"]))
-    for number, name in enumerate(names):
+    header, rows = _texts(filled)
+    table = RichTable(title=escape(filled["title"]))
+    for number, name in enumerate(header):
         table.add_column(name, justify="left" if number == 0 else "right")
-    before = ""
+    previous = ""
     for name, *values in rows:
-        table.add_row(*map(escape, ["" if name == before else name, *values]))
-        before = name
+        table.add_row(*map(escape, ["" if name == previous else name, *values]))
+        previous = name
     Console().print(table)
-    for line in _explained(found):
+    for line in _notes(filled):
         print(line)
 
 
-def _explained(found: dict[str, Any]) -> list[str]:
-    lines = found["lines"]
-    unit = f" ({found['unit']})" if found["unit"] else ""
-    of_what = _constant(lines, "column") or "The figures"
+def _notes(filled: dict[str, Any]) -> list[str]:
+    """Return the lines below a table: what its figures are, failed cells, notes."""
+    lines = filled["lines"]
+    unit = f" ({filled['unit']})" if filled["unit"] else ""
+    figure = _constant(lines, "column") or "Figures"
     count = _constant(lines, "seeds")
-    over = f"{count} seeds" if count else "the seeds"
-    said = "of one seed" if count == 1 else f"mean over {over} ± standard deviation"
-    words = [f"{of_what}{unit}: {said}."]
-    if len(others := _compared_with(lines)) == 1:
-        words.append(f"Gains are over {others.pop()}.")
-    words += [f"{row} failed: {why}" for row, why in found["failed"].items()]
-    return [*words, *found["notes"]]
+    seeds = f"{count} seeds" if count else "the seeds"
+    spread = "one seed" if count == 1 else f"mean over {seeds} ± standard deviation"
+    notes = [f"{figure}{unit}: {spread}."]
+    if len(baselines := _baselines(lines)) == 1:
+        notes.append(f"Gains are over {baselines.pop()}.")
+    notes += [f"{row} failed: {why}" for row, why in filled["failed"].items()]
+    return [*notes, *filled["notes"]]
 
 
-def _compared_with(lines: list[dict[str, Any]]) -> set[str]:
-    """The rows that gains are over."""
+def _baselines(lines: list[dict[str, Any]]) -> set[str]:
+    """Return the rows that gains are over."""
     gains = ("gain", "paper_gain")
     return {line["against"] for line in lines if any(line[name] is not None for name in gains)}
 
 
 def _constant(lines: list[dict[str, Any]], name: str) -> Any:
-    """What all lines have in common there, or None."""
+    """Return the value that all lines share, or None."""
     values = {line[name] for line in lines}
     return values.pop() if len(values) == 1 else None
 
 
-def _texts(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Names of the columns that tell anything, and the lines in words."""
-    lines, decimals = found["lines"], 2 if found["unit"] else 3
-    empty = [name for name in _COLUMNS if all(line[name] is None for line in lines)]
-    told_below = [name for name in ("column", "seeds") if _constant(lines, name) is not None]
-    if len(_compared_with(lines)) < 2:
-        told_below.append("against")
-    wanted = [n for n in _COLUMNS if n == "ours" or n not in (*empty, *told_below)]
+def _texts(filled: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of a table, without columns that say nothing."""
+    lines, decimals = filled["lines"], 2 if filled["unit"] else 3
+    omitted = {name for name in _COLUMNS if all(line[name] is None for line in lines)}
+    omitted |= {name for name in ("column", "seeds") if _constant(lines, name) is not None}
+    if len(_baselines(lines)) < 2:
+        omitted.add("against")
+    names = [name for name in _COLUMNS if name not in omitted - {"ours"}]
 
     def text(line: dict[str, Any], name: str) -> str:
         value = line[name]
@@ -157,9 +166,9 @@ def _texts(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
             return "–"
         if not isinstance(value, float):
             return str(value)
-        signed = name in ("difference", "paper_gain", "gain")
-        words = f"{value:+.{decimals}f}" if signed else f"{value:.{decimals}f}"
-        spread = line.get(f"{name}_deviation")
-        return words if spread is None else f"{words} ± {spread:.{decimals}f}"
+        sign = "+" if name in ("difference", "paper_gain", "gain") else ""
+        deviation = line.get(f"{name}_deviation")
+        spread = "" if deviation is None else f" ± {deviation:.{decimals}f}"
+        return f"{value:{sign}.{decimals}f}{spread}"
 
-    return [_COLUMNS[n] for n in wanted], [[text(line, n) for n in wanted] for line in lines]
+    return [_COLUMNS[n] for n in names], [[text(line, n) for n in names] for line in lines]

@@ -2,14 +2,14 @@
 
 import pytest
 
-from wcl.paper.tables import paper, paper_figure
+from wcl.paper.published import published, published_figure
 
 TABLES = [f"Table {number}" for number in range(1, 9)]
 
 
 @pytest.mark.parametrize("source", TABLES)
 def test_every_row_has_a_figure_for_every_column(source: str) -> None:
-    found = paper(source)
+    found = published(source)
     assert found["caption"]
     assert found["rows"]
     for row, figures in found["rows"].items():
@@ -17,7 +17,7 @@ def test_every_row_has_a_figure_for_every_column(source: str) -> None:
 
 
 def test_the_gains_that_are_printed_are_differences_but_for_the_one_slip() -> None:
-    found = paper("Table 1")
+    found = published("Table 1")
     slips = []
     for row, gains in found["gains"].items():
         simclr = found["rows"][row.replace("WCL", "SimCLR")]
@@ -80,19 +80,19 @@ def test_differences_that_the_text_tells_are_those_of_the_tables(
     better: tuple[str, str, str], worse: tuple[str, str], told: float
 ) -> None:
     source, row, column = better
-    above, below = paper_figure(source, row, column), paper_figure(*worse, column)
+    above, below = published_figure(source, row, column), published_figure(*worse, column)
     assert above is not None
     assert below is not None
     assert above - below == pytest.approx(told, abs=1e-9)
 
 
 def test_wcl_is_above_swav_at_every_k_of_the_same_epochs() -> None:
-    rows = paper("Table 7")["rows"]
+    rows = published("Table 7")["rows"]
     for epochs in (200, 800):
         ours, theirs = rows[f"WCL, {epochs} epochs"], rows[f"SwAV, {epochs} epochs"]
         assert all(a > b for a, b in zip(ours, theirs, strict=True))
 
 
 def test_the_figure_of_swav_that_is_of_a_small_batch_is_noted() -> None:
-    assert paper_figure("Table 5", "SwAV with crops, 200 epochs", "top-1") == 72.7
-    assert any("72.7" in note for note in paper("Table 5")["notes"])
+    assert published_figure("Table 5", "SwAV with crops, 200 epochs", "top-1") == 72.7
+    assert any("72.7" in note for note in published("Table 5")["notes"])

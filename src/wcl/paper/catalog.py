@@ -1,0 +1,215 @@
+"""The tables of the paper with its settings; `scales` makes them smaller."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from wcl.paper.published import published, published_figure
+from wcl.paper.tables import Cell, Figure, Measure, Run, Table
+
+_LINEAR = Measure("linear", {"mode": "paper"})
+# For ImageNet the paper follows SimCLR's linear evaluation.
+_LINEAR_IMAGENET = Measure("linear", {"mode": "paper", "batch_size": 4096, "epochs": 90})
+_SIMCLR: Mapping[str, Any] = {"method": "simclr"}
+_PLAIN: Mapping[str, Any] = {"crops.neighbors": False}
+
+
+def table(name: str) -> Table:
+    """Return a table at the paper's scale."""
+    build, _ = _TABLES[name]
+    return build()
+
+
+def _top1(source: str, row: str, column: str = "top-1") -> tuple[Figure, ...]:
+    return (Figure(column, "top1", published_figure(source, row, column)),)
+
+
+def _title(*sources: str) -> str:
+    return "; ".join(f"{source}: {published(source)['caption']}" for source in sources)
+
+
+def _notes(*sources: str) -> tuple[str, ...]:
+    return tuple(note for source in sources for note in published(source).get("notes", ()))
+
+
+def _imagenet100(changes: Mapping[str, Any], crops: bool = False) -> Run:
+    return Run("imagenet100", "imagenet", 200, changes, crops)
+
+
+def _imagenet_run(epochs: int, changes: Mapping[str, Any], crops: bool = False) -> Run:
+    return Run(f"imagenet-{epochs}ep", "imagenet", epochs, changes, crops)
+
+
+def _cifar() -> Table:
+    cells = []
+    for batch in (64, 128, 256):
+        for method in ("SimCLR", "WCL"):
+            row = f"{method}, batch {batch}"
+            changes = {"method": method.lower(), "batch_size": batch}
+            for data, name in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")):
+                for epochs in (100, 200, 300, 400):
+                    run = Run(data, data, epochs, changes)
+                    figures = _top1("Table 1", row, f"{name}, {epochs} epochs")
+                    cells.append(Cell(row, run, _LINEAR, figures, f"SimCLR, batch {batch}"))
+    return Table("cifar", _title("Table 1"), tuple(cells), notes=_notes("Table 1"))
+
+
+def _heads() -> Table:
+    runs = {
+        "g alone (SimCLR)": _imagenet100(_SIMCLR),
+        "φ alone": _imagenet100({"loss.nce": 0}),
+        "both losses on one head": _imagenet100({"loss.heads": "shared"}),
+        "two heads (WCL)": _imagenet100({}),
+        "two heads, L_cNCE": _imagenet100({**_PLAIN, "loss.cswap": 0}, crops=True),
+        "two heads, L_cswap": _imagenet100({**_PLAIN, "loss.cnce": 0}, crops=True),
+        "two heads, both losses of crops": _imagenet100(_PLAIN, crops=True),
+    }
+    cells = [
+        Cell(row, run, _LINEAR, _top1("Table 2", row), "g alone (SimCLR)")
+        for row, run in runs.items()
+    ]
+    return Table("heads", _title("Table 2"), tuple(cells))
+
+
+def _warmup() -> Table:
+    figures = _top1("Table 2", "two heads, both losses of crops")
+    cells = [Cell("plain crops", _imagenet100(_PLAIN, crops=True), _LINEAR, figures)]
+    for epochs in (0, 25, 50, 75, 100):
+        row = f"warm-up of {epochs} epochs"
+        run = _imagenet100({"crops.warmup": epochs / 200}, crops=True)
+        cells.append(Cell(row, run, _LINEAR, _top1("Table 3", row), "plain crops"))
+    notes = ("Warm-ups are fractions of 200 epochs. Plain crops are the last row of Table 2.",)
+    return Table("warmup", _title("Table 3"), tuple(cells), notes=notes)
+
+
+_AT_100 = {
+    "SimCLR, 100 epochs": _imagenet_run(100, _SIMCLR),
+    "WCL, 100 epochs": _imagenet_run(100, {}),
+    "WCL with crops, 100 epochs": _imagenet_run(100, {"image_size": 160}, crops=True),
+}
+
+
+def _cost() -> Table:
+    cells = []
+    for row, run in _AT_100.items():
+        figures = (Figure("time", "seconds", published_figure("Table 4", row, "time")),)
+        cells.append(Cell(row, run, Measure("time"), figures, "SimCLR, 100 epochs"))
+    return Table("cost", _title("Table 4"), tuple(cells), unit="× SimCLR", relative=True)
+
+
+def _imagenet() -> Table:
+    groups = {"Table 4": _AT_100}
+    for source, epochs in (("Table 5", 200), ("Table 6", 800)):
+        groups[source] = {
+            f"SimCLR, {epochs} epochs": _imagenet_run(epochs, _SIMCLR),
+            f"WCL, {epochs} epochs": _imagenet_run(epochs, {}),
+            f"WCL with crops, {epochs} epochs": _imagenet_run(epochs, {}, crops=True),
+        }
+    cells = [
+        Cell(row, run, _LINEAR_IMAGENET, _top1(source, row), f"SimCLR, {run.epochs} epochs")
+        for source, runs in groups.items()
+        for row, run in runs.items()
+    ]
+    notes = (
+        *_notes(*groups),
+        "WCL with crops at 100 epochs is trained and evaluated with views of 160 pixels.",
+        "The paper takes its figures of SimCLR at 200 and 800 epochs from SimCLR's authors.",
+    )
+    return Table("imagenet", _title(*groups), tuple(cells), notes=notes)
+
+
+def _semi() -> Table:
+    cells = []
+    for start in ("pool", "projection"):
+        row = f"WCL, from the {start}"
+        for labels in ("1%", "10%"):
+            figures = tuple(
+                Figure(column, key, published_figure("Table 8", row, column))
+                for column, key in ((f"{labels}, top-1", "top1"), (f"{labels}, top-5", "top5"))
+            )
+            options = {"labels": labels, "start": start, "scratch": False}
+            run = _imagenet_run(800, {}, crops=True)
+            cells.append(Cell(row, run, Measure("finetune", options), figures))
+    return Table("semi", _title("Table 8"), tuple(cells), notes=_notes("Table 8"))
+
+
+def _voc() -> Table:
+    cells = []
+    for epochs in (200, 800):
+        row = f"WCL, {epochs} epochs"
+        figures = tuple(
+            Figure(column, column.removeprefix("k="), published_figure("Table 7", row, column))
+            for column in published("Table 7")["columns"]
+        )
+        run = _imagenet_run(epochs, {}, crops=True)
+        cells.append(Cell(row, run, Measure("lowshot", data="voc"), figures))
+    notes = ("Mean average precision of SVMs with cost 1; the examples are drawn five times.",)
+    return Table("voc", _title("Table 7"), tuple(cells), notes=notes)
+
+
+def _tsne() -> Table:
+    figures = tuple(Figure(name, name) for name in ("silhouette", "compactness", "distance"))
+    simclr, wcl = _imagenet100(_SIMCLR), _imagenet100({})
+    return Table(
+        "tsne",
+        "Figure 4: t-SNE visualization for SimCLR and our method",
+        (
+            Cell("SimCLR", simclr, Measure("project"), figures, "SimCLR"),
+            Cell("WCL", wcl, Measure("project", against=simclr), figures, "SimCLR"),
+        ),
+        unit="",
+        notes=(
+            "The paper shows two maps and no figures; the maps are in the folder maps.",
+            "Compactness is the mean cosine distance of images to the mean of their class, "
+            "distance the mean cosine distance between the means of classes.",
+        ),
+    )
+
+
+def _mechanisms() -> Table:
+    """Return the table of the mechanisms that the paper argues for without figures."""
+    cells: list[Cell] = []
+
+    def add(
+        row: str,
+        changes: Mapping[str, Any],
+        baseline: str,
+        crops: bool = False,
+        epochs: int = 200,
+    ) -> None:
+        run = Run("digits", "digits", epochs, changes, crops)
+        cells.append(Cell(row, run, _LINEAR, (Figure("top-1", "top1"),), baseline))
+
+    add("SimCLR", _SIMCLR, "SimCLR")
+    add("WCL", {}, "SimCLR")
+    add("without the swap", {"loss.swapped": False}, "SimCLR")
+    add("keys detached", {"loss.key_gradient": False}, "SimCLR")
+    add("labels from h", {"loss.labels_from": "h"}, "SimCLR")
+    add("positives summed", {"loss.positives": "sum"}, "SimCLR")
+    add("one shared head", {"loss.heads": "shared"}, "SimCLR")
+    add("φ alone", {"loss.nce": 0}, "SimCLR")
+    add("SimCLR, plain crops", {**_SIMCLR, **_PLAIN}, "SimCLR, plain crops", crops=True)
+    add("WCL, plain crops", _PLAIN, "SimCLR, plain crops", crops=True)
+    add("WCL, crops of neighbors", {}, "SimCLR, plain crops", crops=True)
+    # An epoch has four times as many steps at batch 64 as at 256: a quarter of the epochs has as
+    # many steps as the other rows.
+    batches = [(64, 200, ""), (64, 50, ", a quarter of the epochs"), (128, 200, ""), (512, 200, "")]
+    for batch, epochs, suffix in batches:
+        simclr = f"SimCLR, batch {batch}{suffix}"
+        add(simclr, {**_SIMCLR, "batch_size": batch}, simclr, epochs=epochs)
+        add(f"WCL, batch {batch}{suffix}", {"batch_size": batch}, simclr, epochs=epochs)
+    return Table("mechanisms", "The mechanisms of WCL, changed one at a time", tuple(cells))
+
+
+_TABLES = {
+    "cifar": (_cifar, "SimCLR and WCL by batch size and epochs, on CIFAR-10 and -100 (Table 1)"),
+    "heads": (_heads, "the two heads and the losses of crops, one by one (Table 2)"),
+    "warmup": (_warmup, "the epoch from which crops are cut from neighbors (Table 3)"),
+    "cost": (_cost, "training time of WCL and of crops relative to SimCLR (Table 4)"),
+    "imagenet": (_imagenet, "linear evaluation on ImageNet (Tables 4 to 6)"),
+    "semi": (_semi, "fine-tuning with 1% and 10% of the labels of ImageNet (Table 8)"),
+    "voc": (_voc, "SVMs on a few labeled images of VOC07 (Table 7)"),
+    "tsne": (_tsne, "two t-SNE maps (Figure 4)"),
+    "mechanisms": (_mechanisms, "one part of the method changed at a time; not in the paper"),
+}
+NAMES = tuple(_TABLES)
+DESCRIPTIONS = {name: description for name, (_, description) in _TABLES.items()}
