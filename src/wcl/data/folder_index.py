@@ -78,7 +78,8 @@ class FolderIndex:
             status = self._status(below)
             if status is None or (status.st_dev, status.st_ino) in seen:
                 continue
-            seen.add((status.st_dev, status.st_ino))
+            if status.st_ino:  # 0 on file systems that Windows knows no numbers of
+                seen.add((status.st_dev, status.st_ino))
             if below in listed:
                 self._listings[below] = listed[below]
             else:

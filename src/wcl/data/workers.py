@@ -115,7 +115,8 @@ class Workers(Generic[Task, Done]):
             if told:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
-        told = current_thread() is main_thread()  # only there are handlers called
+        # Only the main thread handles signals; Windows has none for this, where torch polls.
+        told = current_thread() is main_thread() and hasattr(signal, "SIGCHLD")
         before = signal.signal(signal.SIGCHLD, look) if told else None
         try:
             look()
@@ -189,7 +190,9 @@ def _shared_memory_is_scarce() -> bool:
 def _end_with_the_parent() -> None:
     """A worker that has more to send than a pipe holds would wait for ever for a killed parent."""
     parent = parent_process()
-    while parent is not None and os.getppid() == parent.pid:
+    # A forked process changes its parent, and holds its end of the pipe that `is_alive` looks at;
+    # on Windows the number of the parent stays.
+    while parent is not None and os.getppid() == parent.pid and parent.is_alive():
         time.sleep(_SECONDS_ALONE)
     os._exit(1)
 

@@ -200,6 +200,7 @@ def _others(config: PretrainConfig, resume: bool) -> Iterator[list[subprocess.Po
                         env=before | place,
                         stdin=subprocess.DEVNULL,
                         start_new_session=True,
+                        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
                     )
                 )
             os.environ.update(here)

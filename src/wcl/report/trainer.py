@@ -8,6 +8,7 @@ does not.
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ def trainer(folder: Path) -> Trainer:
     except OSError:
         words = []
     here = len(words) == 2 and words[0].isdecimal() and words[1] == socket.gethostname()
+    here = here and sys.platform != "win32"  # there SIGTERM ends a process at once
     return Trainer(True, int(words[0]) if here else None)
 
 

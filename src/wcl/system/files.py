@@ -91,8 +91,14 @@ def errors_naming(path: Path, unfinished: Path) -> Iterator[None]:
 
 
 def fsync(path: Path) -> None:
-    """Have what was written to a file, or the names in a folder, survive a power cut."""
-    opened = os.open(path, os.O_RDONLY)
+    """Make the contents of a file, or the names in a folder, survive a power cut."""
+    is_folder = path.is_dir()
+    try:
+        opened = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    except PermissionError:
+        if is_folder:  # Windows cannot open folders
+            return
+        raise
     try:
         os.fsync(opened)
     finally:

@@ -57,12 +57,16 @@ def check_workers(num_workers: int) -> None:
 
 
 def available_memory() -> int:
-    """Bytes that this process could still take: what the system has, or the container allows."""
+    """Return the bytes that this process can still allocate, within its container's limit."""
+    if sys.platform == "win32":
+        status = (ctypes.c_uint64 * 8)(64)  # MEMORYSTATUSEX, which begins with its size
+        ctypes.windll.kernel32.GlobalMemoryStatusEx(status)
+        return int(status[2])  # ullAvailPhys
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         fields = dict(line.split(":", 1) for line in lines)
         available = int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError):  # not Linux
+    except (OSError, KeyError):  # macOS
         return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     try:
         group = Path("/sys/fs/cgroup")

@@ -1,13 +1,17 @@
-"""Which signals ask a command to stop."""
+"""The signals that ask a command to stop."""
 
 import signal
 
+# Ctrl-C; what schedulers send; SLURM's warning; the limit of processor time; the end of the
+# terminal; Ctrl-Break on Windows, which lacks the three before it.
+_NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGXCPU", "SIGHUP", "SIGBREAK")
+
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Ctrl-C; SIGTERM; SIGUSR1, SLURM's warning; the end of processor time; the end of a terminal.
-
-    Where the last one is ignored, as by `nohup`, it is meant to be.
-    """
-    always = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGXCPU)
-    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    return always if ignored else (*always, signal.SIGHUP)
+    """Return the signals of this system that ask to stop; not SIGHUP if `nohup` ignores it."""
+    known = (signal.Signals[name] for name in _NAMES if hasattr(signal, name))
+    return tuple(
+        number
+        for number in known
+        if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN
+    )

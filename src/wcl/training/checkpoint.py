@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -213,7 +214,8 @@ def _read(path: Path) -> dict[str, Any] | None:
     if not _is_whole(path):
         return None
     try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        mmap = sys.platform != "win32"  # there a mapped file cannot be replaced by the next one
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
         if state["format"] != _FORMAT:
             raise InputError(f"{path}: a checkpoint of another version of wcl")
         fits = isinstance(state["config"], dict) and all(
