@@ -1,6 +1,7 @@
 """Exports: every format computes what the encoder computes, and tells nothing it should not."""
 
 import dataclasses
+import errno
 import hashlib
 import io
 import json
@@ -275,11 +276,11 @@ def test_the_model_card_says_what_part_of_the_data_was_used(tmp_path: Path) -> N
         run = photo_run(data, tmp_path / name, epochs=1, **settings)
         cards[name] = (wcl.export(run, "hub-folder") / "README.md").read_text()
         (data / "crow" / "000.jpg").write_bytes((data / "crow" / "001.jpg").read_bytes())
-    said = "Trained on a part of the data: "
-    assert said + "without 1 that could not be read.\n" in cards["crow"]
-    some = "the first 2 classes alone, in the order of their names; at most 17 images, drawn at"
-    assert said + some in cards["some"]
-    assert "could not be read" not in cards["some"]
+    start = "Trained on part of the data: "
+    assert start + "without 1 unreadable image.\n" in cards["crow"]
+    some = "only the first 2 classes, in the order of their names; at most 17 images, drawn at"
+    assert start + some in cards["some"]
+    assert "unreadable" not in cards["some"]
 
 
 def test_the_model_card_has_the_results_of_these_weights_alone(run: Path, tmp_path: Path) -> None:
@@ -341,10 +342,10 @@ def test_the_command_leaves_the_run_as_it_was_and_overwrites_nothing(
     before = dict(contents(run))
     for to in FORMATS:
         assert run_command(["export", str(run), "--to", to]) == 0
-        said = capsys.readouterr().out
-        assert f"wrote {exported(run, to)}: " in said
-        assert "wcl.load(" in said
-        assert ("largest difference" in said) == (to in ("torchscript", "onnx"))
+        printed = capsys.readouterr().out
+        assert f"wrote {exported(run, to)}: " in printed
+        assert "wcl.load(" in printed
+        assert ("largest difference" in printed) == (to in ("torchscript", "onnx"))
     written = dict(contents(run / "export"))
     for name, content in written.items():  # nor does any tell where the run lies
         assert str(run.parent).encode() not in content, name
@@ -417,6 +418,30 @@ def test_an_export_that_computes_something_else_is_not_written(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("in_run", [True, False])
+def test_an_export_that_fails_half_way_leaves_nothing(
+    in_run: bool, resnet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "encoder.safetensors").write_bytes((resnet / "encoder.safetensors").read_bytes())
+    before = set(tmp_path.rglob("*"))
+    path = run / "export" / "hub" if in_run else tmp_path / "hub"
+
+    def full_disk(self: Path, *_: Any, **__: Any) -> None:
+        assert (self.parent / "model.safetensors").exists() and not path.exists()
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_text", full_disk)
+    with pytest.raises(OSError, match="No space left") as failure:
+        wcl.export(run, "hub-folder", "" if in_run else path)
+    assert failure.value.filename == str(path)
+    assert set(tmp_path.rglob("*")) == before
+    monkeypatch.undo()
+    assert wcl.export(run, "hub-folder", "" if in_run else path) == path
+    assert not list(tmp_path.rglob(".*"))
+
+
 @pytest.mark.parametrize("to", ["torchscript", "onnx"])
 def test_tensors_of_another_kind_are_refused_in_one_line(to: str, resnet: Path) -> None:
     opened = wcl.load(exported(resnet, to))
@@ -462,7 +487,7 @@ def test_a_single_bit_anywhere_is_noticed(to: str, resnet: Path, tmp_path: Path)
         with pytest.raises(InputError, match=r"damaged|not an encoder that wcl exported"):
             wcl.load(file)
     file.write_bytes(whole)
-    assert wcl.load(file).features == 512
+    assert wcl.load(file).feature_dim == 512
 
 
 def restated(to: str, whole: bytes, file: Path, description: str) -> None:
@@ -494,8 +519,8 @@ def test_what_a_file_states_of_itself_is_checked(to: str, resnet: Path, tmp_path
     restated(to, whole, file, json.dumps(right))
     close(wcl.load(file).embed(pixels(2)), wcl.load(resnet).embed(pixels(2)))
     wrong: list[dict[str, Any]] = [
-        {"features": 7},
-        {"features": "512"},
+        {"feature_dim": 7},
+        {"feature_dim": "512"},
         {"image_size": "32"},
         {"image_size": 0},
         {"std": [0, 0, 0]},
@@ -555,9 +580,9 @@ def test_files_and_folders_in_each_others_place_are_named(
     for out, complaint in says.items():
         words = ["export", str(run), "--to", to, *(["--out", out] if out else [])]
         assert run_command(words) == 2
-        said = capsys.readouterr().err
-        assert complaint in said
-        assert said.count("\n") == 1
+        printed = capsys.readouterr().err
+        assert complaint in printed
+        assert printed.count("\n") == 1
     assert (run / "export").read_text() == "mine"
     assert (tmp_path / f"link{suffix}").is_symlink()
     assert not (tmp_path / "unmounted").exists()

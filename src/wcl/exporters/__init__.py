@@ -1,16 +1,15 @@
-"""An encoder in files that other programs read, and back again: one file per format."""
+"""Export an encoder to files that other programs read, and open them: one module per format."""
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from wcl.exporters import hub, onnx_model, torchscript
+from wcl.exporters import hub, onnx_model, timm_weights, torchscript
 from wcl.exporters.card import public_name
-from wcl.exporters.scratch import scratch_folder
+from wcl.exporters.format import Format
 from wcl.models import encoder as encoders
-from wcl.models.backbones import known_to_timm, timm_options
-from wcl.models.encoder import Description, Encoder
+from wcl.models.encoder import Encoder
 from wcl.system.errors import InputError, did_you_mean
 from wcl.system.files import errors_naming, must_be_new
 from wcl.system.paths import expanded
@@ -19,65 +18,59 @@ from wcl.system.run_folder import RunFolder
 
 __all__ = ["export", "load"]
 
-
-class Format(NamedTuple):
-    """How an encoder is written in one format."""
-
-    name: str
-    """Of the file or folder in RUN/export, where no other is asked for."""
-    write: Callable[[Encoder, Path], None]
-
-
 FORMATS = {
-    "timm": Format("backbone.safetensors", Encoder.save_backbone),
-    "safetensors": Format("encoder.safetensors", Encoder.save),
-    "torchscript": Format("encoder.pt", torchscript.write),
-    "onnx": Format("encoder.onnx", onnx_model.write),
-    "hub-folder": Format("hub", hub.write),
+    "timm": timm_weights.FORMAT,
+    "safetensors": Format("encoder.safetensors", Encoder.save, lambda description, path: []),
+    "torchscript": torchscript.FORMAT,
+    "onnx": onnx_model.FORMAT,
+    "hub-folder": hub.FORMAT,
 }
 
 
 def export(run: str | Path, to: str, out: str | Path = "") -> Path:
-    """Write a run's encoder in another format: the same as `wcl export RUN --to FORMAT`.
+    """Write a run's encoder in another format, like `wcl export RUN --to FORMAT`.
 
     Args:
         run: a run's folder, or a file that holds an encoder's weights.
         to: "timm", "safetensors", "torchscript", "onnx" or "hub-folder".
-        out: the file or folder to write; a place in RUN/export if none is given.
+        out: the file or folder to write; by default a new one in RUN/export.
 
     Returns:
-        What was written.
+        The path of the file or folder.
 
     Raises:
-        InputError: no such format, no encoder, something is there already, or a package is missing.
-        RunError: what was written does not compute the same features.
-        OSError: it cannot be written.
+        InputError: no such format or encoder, the path exists, or a package is missing.
+        RunError: the exported file does not compute the same features.
+        OSError: the file cannot be written.
     """
     if to not in FORMATS:
         names = ", ".join(FORMATS)
-        raise InputError(f"--to: no format {to}{did_you_mean(to, FORMATS)}; there are {names}")
+        raise InputError(f"--to: no format {to}{did_you_mean(to, FORMATS)}; choose from {names}")
     form = FORMATS[to]
     encoder = encoders.load(run)
     home = encoder.home or expanded(run).parent
-    path = _place(out, RunFolder(home).export, form)
+    path = _output_path(out, RunFolder(home).export, form)
     encoder.description = dataclasses.replace(
         encoder.description, data=public_name(encoder.description.data)
     )
-    with scratch_folder(path.parent if out else home) as scratch, errors_naming(path, scratch):
-        unfinished = scratch / form.name
-        with console().status(f"exporting {encoder.description.model.backbone} to {to}"):
-            form.write(encoder, unfinished)
-        path.parent.mkdir(exist_ok=True)
-        unfinished.rename(path)
+    # Nothing unfinished ever appears under the final name.
+    parent = path.parent if out else home
+    with TemporaryDirectory(prefix=".export-", dir=parent, ignore_cleanup_errors=True) as scratch:
+        unfinished = Path(scratch, form.name)
+        with errors_naming(path, Path(scratch)):
+            with console().status(f"exporting {encoder.description.model.backbone} to {to}"):
+                form.write(encoder, unfinished)
+            path.parent.mkdir(exist_ok=True)
+            unfinished.rename(path)
     print(f"wrote {path}: {_megabytes(path):.1f} MB")
-    for line in how_to_load(encoder.description, to, path):
+    for line in (f'wcl.load("{path}").embed(images)', *form.usage(encoder.description, path)):
         print(f"  {line}")
     return path
 
 
-def _place(out: str | Path, usual: Path, form: Format) -> Path:
-    """Where to write: what the user asked for, or the format's own name in the usual folder."""
-    path = expanded(out) if out else usual / form.name
+def _output_path(out: str | Path, folder: Path, form: Format) -> Path:
+    """Return the path that the user asked for, or the format's default name in a folder."""
+    path = expanded(out) if out else folder / form.name
     suffix = Path(form.name).suffix  # none for a folder
     if (suffix and path.suffix != suffix) or (out and not path.parent.is_dir()):
         kind = f"a {suffix} file" if suffix else "a new folder"
@@ -89,48 +82,24 @@ def _place(out: str | Path, usual: Path, form: Format) -> Path:
 
 
 def load(path: str | Path, device: str = "cpu") -> Encoder | Any:
-    """Open an encoder: a run's folder, its `encoder.safetensors`, or whatever `wcl export` wrote.
+    """Open an encoder: a run's folder, its `encoder.safetensors`, or anything `wcl export` wrote.
 
-    Nothing is unpickled. A TorchScript file, however, is a program, which can read and write files:
-    open none from strangers.
+    Nothing is unpickled. A TorchScript file is nevertheless a program, which can read and write
+    files: do not open one from a source that you do not trust.
 
     Returns:
-        An `Encoder`; of a TorchScript or ONNX file an `ExportedEncoder`, which has `embed`,
-        `description` and `features` as well, and no weights. (Callers know which they gave: the
-        type lets them use it without asking.)
+        An `Encoder`; for a TorchScript or ONNX file an `ExportedEncoder`, which also has `embed`,
+        `description` and `feature_dim`, but no weights. (The type is Any so that callers, who know
+        which file they gave, need no check.)
 
     Raises:
-        InputError: there is no encoder there, or the file is not one.
+        InputError: there is no encoder, or the file is not one.
     """
     file = expanded(path)
-    if file.is_file() and file.suffix == ".pt":
-        return torchscript.read(file, device)
-    if file.is_file() and file.suffix == ".onnx":
-        return onnx_model.read(file, device)
+    for form in FORMATS.values():
+        if form.read and file.suffix == Path(form.name).suffix and file.is_file():
+            return form.read(file, device)
     return encoders.load(path, device)
-
-
-def how_to_load(description: Description, to: str, path: Path) -> list[str]:
-    """The ways to open an export, ours first."""
-    model = description.model
-    ways = [f'wcl.load("{path}").embed(images)']
-    by_timm = f'timm.create_model("local-dir:{path}", pretrained=True)'
-    if to == "timm":
-        options = timm_options(model.backbone, description.channels, description.image_size)
-        words = "".join(f", {name}={value}" for name, value in options.items())
-        by_timm = f'timm.create_model("{model.backbone}"{words}, checkpoint_path="{path}")'
-    if to in ("timm", "hub-folder"):
-        stem = "" if model.stem == "native" else f" with the stem {model.stem}"
-        unknown = f"timm has no {model.backbone}{stem}: only wcl.load opens it"
-        ways.append(by_timm if known_to_timm(model) else unknown)
-    if to == "torchscript":
-        ways.append(f'torch.jit.load("{path}")(images)')
-    if to == "onnx":
-        ways.append(f'onnxruntime.InferenceSession("{path}").run(None, {{"images": images}})')
-    if to in ("torchscript", "onnx"):
-        shape = f"(N, {description.channels}, {description.image_size}, {description.image_size})"
-        ways.append(f"images: float32 {shape} between 0 and 1; the file normalizes them itself")
-    return ways
 
 
 def _megabytes(path: Path) -> float:

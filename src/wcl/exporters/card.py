@@ -17,8 +17,8 @@ from wcl.system.run_folder import RunFolder
 from wcl.training.checkpoint import read_config
 from wcl.training.metrics_lines import read_metrics
 
-# Settings that say how an encoder was made. The others are about one machine, and where its files
-# lie is nobody's business.
+# Settings that determine the encoder. The others describe the machine and its files, which a card
+# keeps private.
 _SETTINGS = (
     "method",
     "epochs",
@@ -53,7 +53,7 @@ features = encoder.embed(["query.jpg"])
 
 
 def model_card(encoder: Encoder) -> str:
-    """README.md of a folder for the hub."""
+    """Return the README.md of a folder for the hub."""
     described = encoder.description
     model, size = described.model, described.image_size
     for_timm = known_to_timm(model)
@@ -71,14 +71,14 @@ def model_card(encoder: Encoder) -> str:
         "(compare by cosine). "
         f"Pretrained by {_plain(described.method)} for {described.epoch} epochs with wcl "
         f"{_plain(described.version)}. SHA-256 of the weights: `{encoder.described()['sha256']}`.",
-        *([] if encoder.home is None else _part_of_the_data(encoder.home)),
+        *([] if encoder.home is None else _data_subset(encoder.home)),
         "## Use",
         _code("python", _WITH_TIMM if for_timm else _WITH_WCL),
     ]
     if for_timm:
-        parts += ["or, resizing and normalizing by itself,", _code("python", _WITH_WCL)]
+        parts += ["or, with resizing and normalization built in,", _code("python", _WITH_WCL)]
     else:
-        parts.append("timm cannot build this network by a name; wcl can.")
+        parts.append("timm cannot build this network by name; wcl can.")
     if encoder.home is not None:
         parts += _results(encoder.home, encoder.described()["sha256"])
         parts += _metrics(encoder.home, described.epoch) + _settings(encoder.home)
@@ -86,30 +86,30 @@ def model_card(encoder: Encoder) -> str:
 
 
 def public_name(data: str) -> str:
-    """What an exported file calls the data: nothing of where they lie on somebody's machine.
+    """Return the name of the data for an exported file, without its path on this machine.
 
     >>> public_name("/home/anna/photos/"), public_name("cifar10"), public_name("hf:anna/birds")
     ('photos', 'cifar10', 'hf:anna/birds')
     """
     if re.fullmatch(r"hf:[\w.-]+(/[\w.-]+)?", data):
         return data
-    return PureWindowsPath(data).name  # knows the separators of both worlds
+    return PureWindowsPath(data).name  # understands both kinds of separators
 
 
 def _results(run: Path, sha256: str) -> list[str]:
-    """What `wcl eval all` found, if it was these weights that it evaluated."""
+    """Return the results of `wcl eval all`, if it evaluated these weights."""
     try:
-        found = json.loads(RunFolder(run).evaluation.read_text())
-        if found["sha256"] != sha256:
+        results = json.loads(RunFolder(run).evaluation.read_text())
+        if results["sha256"] != sha256:
             return []
-        table, data = markdown_table(found["rows"]), public_name(found["data"])
-    except (OSError, ValueError, KeyError, TypeError):  # none, or not of that command
+        table, data = markdown_table(results["rows"]), public_name(results["data"])
+    except (OSError, ValueError, KeyError, TypeError):  # missing, or written by something else
         return []
     return [f"## Results on {_plain(data)}", table, NOTE]
 
 
 def _metrics(run: Path, epoch: int) -> list[str]:
-    """The numbers of the epoch that the weights are of, if there are any: a run may be further."""
+    """Return the metrics of the weights' epoch, if any; the run may have continued since."""
     lines = read_metrics(RunFolder(run).metrics)
     epochs = [line for line in lines if (line.get("kind"), line.get("epoch")) == ("epoch", epoch)]
     if not epochs:
@@ -119,18 +119,18 @@ def _metrics(run: Path, epoch: int) -> list[str]:
     return [f"## Metrics of epoch {epoch}", "\n".join(["| metric | value |", "|---|---|", *rows])]
 
 
-def _part_of_the_data(run: Path) -> list[str]:
-    """Why the encoder has not seen all of the data, if so."""
+def _data_subset(run: Path) -> list[str]:
+    """Describe which part of the data was used, if not all of it."""
     settings, skipped = _read_settings(run), RunFolder(run).skipped
     reasons = []
     if classes := settings.get("classes"):
-        reasons.append(f"the first {classes} classes alone, in the order of their names")
+        reasons.append(f"only the first {classes} classes, in the order of their names")
     if limit := settings.get("limit"):
         reasons.append(f"at most {limit} images, drawn at random")
     if skipped.is_file():
         unreadable = len(skipped.read_bytes().splitlines())
-        reasons.append(f"without {unreadable} that could not be read")
-    return [f"Trained on a part of the data: {'; '.join(reasons)}."] if reasons else []
+        reasons.append(f"without {unreadable} unreadable image{'' if unreadable == 1 else 's'}")
+    return [f"Trained on part of the data: {'; '.join(reasons)}."] if reasons else []
 
 
 def _settings(run: Path) -> list[str]:
@@ -140,7 +140,7 @@ def _settings(run: Path) -> list[str]:
 
 
 def _read_settings(run: Path) -> dict[str, Any]:
-    """Of config.yaml; none if there is no such file, or if it is not of a run."""
+    """Read the settings of a run; none if it has no valid config.yaml."""
     try:
         return read_config(RunFolder(run).config)
     except InputError:
@@ -148,7 +148,7 @@ def _read_settings(run: Path) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    r"""Text that Markdown shows as it is, on one line.
+    r"""Escape text so that Markdown shows it literally, on one line.
 
     >>> _plain("<b>*cats*\n")
     '&lt;b&gt;\\*cats\\*\\\\n'

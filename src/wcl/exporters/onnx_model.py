@@ -1,4 +1,4 @@
-"""ONNX: a file for onnxruntime and many other programs, without torch."""
+"""ONNX: a file that onnxruntime and many other programs run without torch."""
 
 import warnings
 from importlib import import_module
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from wcl.exporters.format import Format
 from wcl.exporters.traced import (
     CHECKSUM_ROOM,
     DESCRIPTION,
@@ -16,19 +17,20 @@ from wcl.exporters.traced import (
     check,
     description_of,
     example,
+    input_format,
     must_be_sealed,
     seal,
 )
-from wcl.models.encoder import Encoder
+from wcl.models.encoder import Description, Encoder
 from wcl.system.errors import InputError, RunError
 
 
 def write(encoder: Encoder, path: Path) -> None:
-    """Write the encoder for batches of any size, and check the file against it in onnxruntime."""
+    """Write the encoder for batches of any size, and compare the file with it in onnxruntime."""
     onnx, _ = _package("onnx", "--to onnx"), _package("onnxruntime", "--to onnx")
     try:
         with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # of what tracing might miss: that is checked below
+            warnings.simplefilter("ignore")  # about what tracing might miss, which is checked below
             torch.onnx.export(
                 FromPixels(encoder).eval(),
                 (example(encoder.description),),
@@ -36,15 +38,15 @@ def write(encoder: Encoder, path: Path) -> None:
                 input_names=["images"],
                 output_names=["features"],
                 dynamic_axes={"images": {0: "batch"}, "features": {0: "batch"}},
-                dynamo=False,  # the other exporter wants one more package
+                dynamo=False,  # the other exporter needs one more package
             )
     except RuntimeError as error:  # an operator that ONNX does not have
         name, reason = encoder.description.model.backbone, str(error).splitlines()[0]
         raise RunError(f"--to onnx: {name} cannot be exported ({reason})") from error
     model = onnx.load(path)
     onnx.helper.set_model_props(model, {DESCRIPTION: description_of(encoder)})
-    # One message after another is, to protobuf, one with the fields of both: so the checksum of all
-    # else is metadata like the description, and the end of the file.
+    # Protobuf reads two concatenated messages as one with the fields of both, so the checksum can
+    # be metadata like the description and still be the end of the file.
     entry = onnx.StringStringEntryProto(key="sha256", value=CHECKSUM_ROOM)
     end = onnx.ModelProto(metadata_props=[entry])
     path.write_bytes(seal(model.SerializeToString() + end.SerializeToString()))
@@ -55,7 +57,7 @@ def read(file: Path, device: str = "cpu") -> ExportedEncoder:
     """Open a file that `write` wrote.
 
     Raises:
-        InputError: it is not one, or damaged; or onnxruntime is missing; or not for the CPU.
+        InputError: it is not one, it is damaged, onnxruntime is missing, or the device is not cpu.
     """
     runtime = _package("onnxruntime", str(file))
     if device != "cpu":
@@ -65,18 +67,20 @@ def read(file: Path, device: str = "cpu") -> ExportedEncoder:
     content = file.read_bytes()
     if DESCRIPTION.encode() not in content:
         raise InputError(
-            f"{file}: perhaps an ONNX file, but not an encoder that wcl exported, or not all of it"
+            f"{file}: perhaps an ONNX file, but not an encoder that wcl exported, or incomplete"
         )
     must_be_sealed(content, file)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 3  # errors alone
+    options.log_severity_level = 3  # errors only
     try:
         session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         description = session.get_modelmeta().custom_metadata_map.get(DESCRIPTION, "")
-    except Exception as error:  # onnxruntime's have no other base
+    except Exception as error:  # onnxruntime's errors have no other base class
         reason = str(error).splitlines()[0]
-        raise InputError(f"{file}: damaged, or not for this onnxruntime ({reason})") from error
+        raise InputError(
+            f"{file}: damaged, or not readable by this onnxruntime ({reason})"
+        ) from error
 
     def compute(images: Tensor) -> Tensor:
         (features,) = session.run(["features"], {"images": images.numpy()})
@@ -85,8 +89,17 @@ def read(file: Path, device: str = "cpu") -> ExportedEncoder:
     return ExportedEncoder(file, description, compute)
 
 
-def _package(name: str, for_what: str) -> Any:
+def usage(description: Description, path: Path) -> list[str]:
+    """Show how onnxruntime runs the file."""
+    call = f'onnxruntime.InferenceSession("{path}").run(None, {{"images": images}})'
+    return [call, input_format(description)]
+
+
+def _package(name: str, needed_by: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise InputError(f"{for_what}: needs {name}; pip install 'wcl[onnx]'") from error
+        raise InputError(f"{needed_by}: needs {name}; pip install 'wcl[onnx]'") from error
+
+
+FORMAT = Format("encoder.onnx", write, usage, read)

@@ -1,4 +1,4 @@
-"""TorchScript: a file that torch runs without our code or timm's, also from C++."""
+"""TorchScript: a file that torch runs without wcl and timm, also from C++."""
 
 import io
 import warnings
@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from wcl.exporters.format import Format
 from wcl.exporters.traced import (
     CHECKSUM_ROOM,
     DESCRIPTION,
@@ -16,40 +17,41 @@ from wcl.exporters.traced import (
     check,
     description_of,
     example,
+    input_format,
     must_be_sealed,
     seal,
 )
-from wcl.models.encoder import Encoder
+from wcl.models.encoder import Description, Encoder
 from wcl.system.errors import InputError, RunError
 
 
 def write(encoder: Encoder, path: Path) -> None:
-    """Trace the encoder, and check the file against it."""
+    """Trace the encoder, and compare the file with it."""
     content, public = io.BytesIO(), io.BytesIO()
     try:
         with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # of what tracing might miss: that is checked below
+            warnings.simplefilter("ignore")  # about what tracing might miss, which is checked below
             network = FromPixels(encoder).eval()
             traced = torch.jit.trace(network, example(encoder.description), check_trace=False)
             torch.jit.save(traced, content, _extra_files={DESCRIPTION: description_of(encoder)})
     except RuntimeError as error:
         name, reason = encoder.description.model.backbone, str(error).splitlines()[0]
         raise RunError(f"--to torchscript: {name} cannot be traced ({reason})") from error
-    # What only serves error messages names the source files by their place on this machine.
-    with zipfile.ZipFile(content) as whole, zipfile.ZipFile(public, "w") as kept:
-        kept.comment = CHECKSUM_ROOM  # the end of a zip file, which readers skip
-        for entry in whole.infolist():
+    # Debug entries, which only serve error messages, hold paths of this machine.
+    with zipfile.ZipFile(content) as traced_file, zipfile.ZipFile(public, "w") as archive:
+        archive.comment = CHECKSUM_ROOM  # the end of a zip file, which readers skip
+        for entry in traced_file.infolist():
             if not entry.filename.endswith(".debug_pkl"):
-                kept.writestr(entry, whole.read(entry))
+                archive.writestr(entry, traced_file.read(entry))
     path.write_bytes(seal(public.getvalue()))
     check(encoder, read(path))
 
 
 def read(file: Path, device: str = "cpu") -> ExportedEncoder:
-    """Open a file that `write` wrote; no other is loaded, for a TorchScript file is a program.
+    """Open a file that `write` wrote. Others are refused: a TorchScript file is a program.
 
     Raises:
-        InputError: it is not one, or damaged.
+        InputError: it is not one, or it is damaged.
     """
     content = file.read_bytes()
     try:
@@ -73,3 +75,11 @@ def read(file: Path, device: str = "cpu") -> ExportedEncoder:
         return features.float().cpu()
 
     return ExportedEncoder(file, description, compute)
+
+
+def usage(description: Description, path: Path) -> list[str]:
+    """Show how torch runs the file."""
+    return [f'torch.jit.load("{path}")(images)', input_format(description)]
+
+
+FORMAT = Format("encoder.pt", write, usage, read)

@@ -1,4 +1,4 @@
-"""What TorchScript and ONNX have in common: a network that normalizes, what it says of itself."""
+"""What TorchScript and ONNX files share: built-in normalization, a description and a checksum."""
 
 import hashlib
 import json
@@ -12,17 +12,17 @@ from wcl.models.encoder import Description, Embedder, Encoder, described_by
 from wcl.system.errors import InputError, RunError
 
 DESCRIPTION = "wcl-export-1"
-"""What the files call the description that they carry."""
+"""Name of the description inside a file."""
 
 CHECKSUM_ROOM = b"0" * 64
-"""What a file ends with before it is sealed."""
+"""Placeholder for the checksum at the end of a file."""
 
 _BATCHES = (1, 2, 5)
 _TOLERANCE = 1e-3
 
 
 class FromPixels(nn.Module):
-    """The backbone with the normalization before it, which nobody can then forget."""
+    """The backbone behind the normalization of its input."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -32,16 +32,19 @@ class FromPixels(nn.Module):
         self.backbone = encoder.backbone
 
     def forward(self, images: Tensor) -> Tensor:
-        """(N, C, size, size) between 0 and 1 → (N, features)."""
+        """Compute features: (N, C, size, size) between 0 and 1 → (N, D)."""
         features: Tensor = self.backbone((images - self.mean) / self.std)
         return features
 
 
 class ExportedEncoder(Embedder):
-    """A file that computes features by itself, opened."""
+    """An opened TorchScript or ONNX file, which computes features without wcl's networks."""
 
     def __init__(self, file: Path, description: str, compute: Callable[[Tensor], Tensor]) -> None:
-        """`compute` is the file's: (N, C, size, size) between 0 and 1 → (N, features)."""
+        """Check the file against its description.
+
+        `compute` runs the file: (N, C, size, size) between 0 and 1 → (N, D).
+        """
         self.description = described_by(description, file)
         self.feature_dim = self.description.feature_dim
         self._compute = compute
@@ -50,11 +53,11 @@ class ExportedEncoder(Embedder):
         except Exception as error:  # of torch or onnxruntime, for images of a wrong shape
             reason = str(error).splitlines()[0]
             raise InputError(
-                f"{file}: takes no images of its own description ({reason})"
+                f"{file}: does not accept the images that it describes ({reason})"
             ) from error
         if found != (self.feature_dim,):
             given = "×".join(map(str, found))
-            raise InputError(f"{file}: gives {given} features, not {self.feature_dim} as it states")
+            raise InputError(f"{file}: returns {given} features instead of {self.feature_dim}")
 
     def _check(self, pixels: Tensor) -> None:
         super()._check(pixels)
@@ -62,8 +65,8 @@ class ExportedEncoder(Embedder):
         if pixels.shape[2:] != (size, size):
             raise InputError(
                 f"images are (N, {self.description.channels}, {size}, {size}); these are "
-                f"{tuple(pixels.shape)}, and an exported encoder takes no other size; "
-                "it resizes files and PIL images"
+                f"{tuple(pixels.shape)}; an exported encoder accepts no other size, but resizes "
+                "files and PIL images"
             )
 
     def _features(self, pixels: Tensor) -> Tensor:
@@ -71,26 +74,32 @@ class ExportedEncoder(Embedder):
 
 
 def description_of(encoder: Encoder) -> str:
-    """What an exported file says of itself, as JSON."""
+    """Return the description that an exported file carries, as JSON."""
     return json.dumps(encoder.described(heads=()))
 
 
 def example(described: Description) -> Tensor:
-    """Images to try a network with: none of anybody's, for a file may keep them."""
+    """Return blank images to trace a network with: a file may keep a copy of them."""
     return torch.zeros(2, described.channels, described.image_size, described.image_size)
 
 
+def input_format(described: Description) -> str:
+    """Describe the images that an exported file takes."""
+    shape = f"(N, {described.channels}, {described.image_size}, {described.image_size})"
+    return f"images: float32 {shape} between 0 and 1; the file normalizes them itself"
+
+
 def seal(content: bytes) -> bytes:
-    """The content of a file with its checksum: the SHA-256 of all before is its end."""
+    """Replace the placeholder at the end of a file by the SHA-256 of everything before it."""
     rest = content.removesuffix(CHECKSUM_ROOM)
     return rest + _checksum(rest)
 
 
 def must_be_sealed(content: bytes, file: Path) -> None:
-    """Raise InputError if anything in a file is not as `seal` left it."""
+    """Raise InputError if a file has changed since it was sealed."""
     room = len(CHECKSUM_ROOM)
     if content[-room:] != _checksum(content[:-room]):
-        raise InputError(f"{file}: damaged; its content is not what was written")
+        raise InputError(f"{file}: damaged: its checksum does not match its content")
 
 
 def _checksum(content: bytes) -> bytes:
@@ -109,10 +118,11 @@ def check(encoder: Encoder, exported: Embedder) -> None:
     for count in _BATCHES:
         pixels = torch.randint(256, (count, *shape), dtype=torch.uint8, generator=generator)
         difference = (encoder.embed(pixels) - exported.embed(pixels)).abs().max().item()
-        if not difference <= _TOLERANCE:  # nor if it is not a number
+        if not difference <= _TOLERANCE:  # also true for NaN
             raise RunError(
-                f"{described.model.backbone} cannot be exported so: in a batch of {count}, "
-                f"features differ by {difference:.1e} from the encoder's; nothing was written"
+                f"{described.model.backbone} cannot be exported to this format: "
+                f"in a batch of {count}, features differ from the encoder's by "
+                f"{difference:.1e}; nothing was written"
             )
         largest = max(largest, difference)
-    print(f"checked with batches of {_BATCHES}: largest difference of a feature {largest:.1e}")
+    print(f"checked with batches of {_BATCHES}: largest difference {largest:.1e}")

@@ -1,0 +1,20 @@
+"""What every export format provides."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from wcl.exporters.traced import ExportedEncoder
+from wcl.models.encoder import Description, Encoder
+
+
+class Format(NamedTuple):
+    """How an encoder is written in one format, and how the file is used."""
+
+    name: str
+    """Default name of the file or folder in RUN/export."""
+    write: Callable[[Encoder, Path], None]
+    usage: Callable[[Description, Path], list[str]]
+    """Return lines that show how other programs open the file."""
+    read: Callable[[Path, str], ExportedEncoder] | None = None
+    """Open the file on a device; None where `wcl.models.encoder.load` opens it."""
