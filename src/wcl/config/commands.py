@@ -142,9 +142,8 @@ class DemoConfig:
 class ReproduceConfig:
     """Make the runs behind a table of the paper and put our figures beside its own. A command that
     was stopped goes on when it is started again, and what is done is not done twice. The table is
-    also written to OUT/NAME-SCALE.md and .json, and what the rows of all tables gain, by the purity
-    of their weak labels, to OUT/gain-by-purity.png and .csv. --list shows the cells, what data they
-    need and how long they might take here, and makes none."""
+    also written to OUT/NAME-SCALE.md and .json. --list shows the cells, what data they need and how
+    long they might take here, and makes none."""
 
     scale: Literal["smoke", "digits", "cpu", "paper"] = "smoke"
     """smoke: seconds, made-up images, to see that it works; digits: minutes to hours on a CPU; cpu:

@@ -8,7 +8,7 @@ from wcl.config import ReproduceConfig
 from wcl.paper import sources, synthetic
 from wcl.paper.cells import ResultStore, open_result_store
 from wcl.paper.listing import listing, show_listing
-from wcl.paper.purity_picture import write_gains
+from wcl.paper.purity import points_of
 from wcl.paper.scales import SCALES, at_scale
 from wcl.paper.show import fill, show, write
 from wcl.paper.tables import Cell, Table, only
@@ -56,14 +56,11 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
     failed: dict[str, str] = {}
     finished = _make(store, table, cells, seeds, failed)
     path, filled = _write(store, table, seeds, failed)
-    picture = write_gains(store)
     if as_json:
         print(json.dumps(filled))
     else:
         show(filled)
     say(f"table written to {path}")
-    if picture is not None:
-        say(f"gains by the purity of weak labels written to {picture}")
     if not finished:
         say("stopped before all cells were done; run the same command to continue")
     if failed:
@@ -105,7 +102,6 @@ def _make(
             failed[label] = str(error)
             say(f"failed: {error}")
         _write(store, table, seeds, failed)
-        write_gains(store)
     return True
 
 
@@ -128,5 +124,6 @@ def _write(
         "lines": fill(table, cells, store.found, seeds),
         "notes": list(table.notes),
         "failed": failed,
+        "points": [point._asdict() for point in points_of(table, store, seeds)],
     }
     return write(filled, store.folder), filled

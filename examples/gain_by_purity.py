@@ -1,20 +1,29 @@
-"""The plot of gains against the quality of weak labels."""
+"""Plot what the rows of tables gain over SimCLR against the quality of their weak labels.
 
+    wcl reproduce mechanisms --scale digits
+    python examples/gain_by_purity.py runs/reproduce
+
+The plot has a marker for every row and seed of all tables in the folder. Two tables that compare
+the same two runs share one. It is written to gain-by-purity.png in that folder, its data to
+gain-by-purity.csv.
+"""
+
+import argparse
 import csv
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from wcl.paper.cells import ResultStore
-from wcl.paper.purity import Point, gains
-from wcl.system.files import atomic_write
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
+from matplotlib.patheffects import withStroke
+
+from wcl.paper.purity import Point
 from wcl.system.plots import plot_style, save_figure
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
-_MIN_POINTS = 2
 # Colors that color-blind readers can tell apart, and fills that need no colors.
 _FAMILIES: dict[str, tuple[str, Literal["full", "none", "bottom"]]] = {
     "WCL": ("#0072b2", "full"),
@@ -27,7 +36,6 @@ _DATA = {
     "cifar10": ("CIFAR-10, linear probe", "s"),
     "cifar100": ("CIFAR-100, linear probe", "^"),
     "imagenet": ("ImageNet or a part of it, linear probe", "D"),
-    "made-up": ("made-up pictures, linear probe", "P"),
 }
 _NOTE = (
     "A marker is a run compared with SimCLR of the same seed. "
@@ -40,28 +48,20 @@ _PANELS = {
 }
 
 
-def write_gains(result_store: ResultStore) -> Path | None:
-    """Write the plot of a folder's points and their CSV file over older ones.
-
-    Returns:
-        The path of the plot; None if there are too few points.
-    """
-    points = gains(result_store)
-    if len(points) < _MIN_POINTS:
-        return None
-    picture = result_store.folder / "gain-by-purity.png"
-    with atomic_write(picture.with_suffix(".csv")) as numbers, atomic_write(picture) as drawn:
-        with numbers.open("w", newline="") as file:
-            csv.writer(file).writerows([Point._fields, *points])
-        save_figure(draw(points), drawn, ".png")
-    return picture
+def read_points(folder: Path) -> list[Point]:
+    """Return the points of all tables in a folder, except those of the scale smoke."""
+    points: dict[tuple[str, str], Point] = {}
+    for file in sorted(folder.glob("*-*.json")):
+        if not file.stem.endswith("-smoke"):
+            for values in json.loads(file.read_text(encoding="utf-8"))["points"]:
+                point = Point(**values)
+                points.setdefault((point.run, point.baseline), point)
+    return list(points.values())
 
 
 @plot_style()
-def draw(points: Sequence[Point]) -> "Figure":
+def draw(points: Sequence[Point]) -> Figure:
     """Draw one panel per measure of the weak labels' quality; all share the axis of the gain."""
-    from matplotlib.figure import Figure
-
     figure = Figure((11, 4.6), layout="constrained")
     figure.suptitle("Gain over SimCLR against the quality of the weak labels", fontsize=11)
     panels = figure.subplots(1, len(_PANELS), sharey=True)
@@ -86,10 +86,8 @@ def draw(points: Sequence[Point]) -> "Figure":
     return figure
 
 
-def _legend(points: Sequence[Point]) -> list["Line2D"]:
+def _legend(points: Sequence[Point]) -> list[Line2D]:
     """Return the markers' meanings, as far as they occur: colors and fills, then shapes."""
-    from matplotlib.lines import Line2D
-
     families, data = {point.family for point in points}, {point.data for point in points}
     fills = [(name, "digits", name) for name in _FAMILIES if name in families]
     shapes = [(label, name, "") for name, (label, _) in _DATA.items() if name in data]
@@ -101,9 +99,6 @@ def _legend(points: Sequence[Point]) -> list["Line2D"]:
 
 def _marker(data: str, family: str) -> dict[str, Any]:
     """Return a marker's shape by the data, and its color and fill by the family, if any."""
-    from matplotlib.markers import MarkerStyle
-    from matplotlib.patheffects import withStroke
-
     color, fill = _FAMILIES.get(family, ("#555555", "full"))
     return {
         "marker": MarkerStyle(_DATA[data][1], fillstyle=fill, joinstyle="round"),
@@ -113,3 +108,22 @@ def _marker(data: str, family: str) -> dict[str, Any]:
         "markersize": 6,
         "path_effects": [withStroke(linewidth=2.2, foreground="white")],  # overlaps stay visible
     }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="the folder of `wcl reproduce`, its --out")
+    folder: Path = parser.parse_args().folder
+    points = read_points(folder)
+    if not points:
+        sys.exit(f"{folder}: has no table with rows compared with SimCLR; run wcl reproduce first")
+    with (folder / "gain-by-purity.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([Point._fields, *points])
+    save_figure(draw(points), folder / "gain-by-purity.png", ".png")
+    print(f"wrote {folder / 'gain-by-purity.png'} and .csv: {len(points)} points")
+
+
+if __name__ == "__main__":
+    main()
