@@ -1,7 +1,7 @@
 # `make demo` and `make test` work from a clean clone; both set up .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
-# Two workers, one thread each: more would only get in each other's way on two cores.
+# Two workers with one thread each: more would compete for two cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
 .PHONY: demo test lint types tests soak bench audit clean
@@ -28,12 +28,12 @@ bench: .venv/.bench
 	@for name in augment labels step crops knn eval scale; do \
 	  echo "$$name:" && $(BIN)/python -m benchmarks $$name || exit 1; done
 
-# Known vulnerabilities of the tested versions; also fails if it cannot look one up.
+# Look up known vulnerabilities of the tested versions; fails if a lookup fails.
 audit: .venv/.audit
 	@.venv/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off \
 	  -r constraints.txt 2>.venv/audit.log \
 	  || { grep -v WARNING .venv/audit.log | tail -n 1; \
-	       echo "audit: vulnerable, or the package index could not be asked: see above"; exit 1; }
+	       echo "audit: a version is vulnerable, or the lookup failed: see above"; exit 1; }
 
 .venv/bin/python:
 	@echo "installing into .venv: this takes a minute or two"
@@ -52,7 +52,7 @@ audit: .venv/.audit
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
 	touch $@
 
-# In a place of its own, so that it brings no version of anything into .venv.
+# In its own environment, so that it does not change versions in .venv.
 .venv/.audit: .venv/bin/python
 	$(PYTHON) -m venv .venv/audit
 	.venv/audit/bin/pip install --quiet --disable-pip-version-check pip-audit

@@ -1,4 +1,4 @@
-"""The parts of wcl in a training loop of one's own."""
+"""Use the losses and weak labels of wcl in your own training loop."""
 
 import torch
 

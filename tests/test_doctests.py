@@ -1,4 +1,4 @@
-"""The examples in the docstrings give what they say."""
+"""The examples in docstrings give the results that they show."""
 
 import doctest
 import importlib
@@ -21,7 +21,7 @@ def examples_of(name: str) -> list[doctest.DocTest]:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_give_what_they_say(name: str) -> None:
+def test_examples_give_the_results_that_they_show(name: str) -> None:
     report: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for test in examples_of(name):
