@@ -34,6 +34,6 @@ def test_there_are_examples_to_run() -> None:
     assert {
         "wcl.ops.weak_labels.weak_labels",
         "wcl.ops.losses.nt_xent",
-        "wcl.training.optimizers.rate_at",
+        "wcl.training.optimizers.lr_at",
     } <= found
     assert len(found) >= 6

@@ -38,9 +38,9 @@ def build_optimizer(model: nn.Module, config: OptimConfig, lr: float) -> Optimiz
 def peak_lr(config: OptimConfig, batch_size: int) -> float:
     """The rate after warm-up.
 
-    >>> peak_rate(OptimConfig(lr=0.25, rule="linear"), batch_size=512)
+    >>> peak_lr(OptimConfig(lr=0.25, lr_scaling="linear"), batch_size=512)
     0.5
-    >>> peak_rate(OptimConfig(lr=0.075, rule="sqrt"), batch_size=4096)
+    >>> peak_lr(OptimConfig(lr=0.075, lr_scaling="sqrt"), batch_size=4096)
     4.8
     """
     if config.lr_scaling == "linear":
@@ -55,7 +55,7 @@ def lr_at(step: int, peak: float, warmup: int, total: int) -> float:
 
     The first step already moves (peak / warmup), and the last one still does.
 
-    >>> [rate_at(step, 1.0, 2, 6) for step in (0, 1, 2, 4)]
+    >>> [lr_at(step, 1.0, 2, 6) for step in (0, 1, 2, 4)]
     [0.5, 1.0, 1.0, 0.5]
     """
     if step < warmup:
