@@ -17,8 +17,9 @@ import torch
 import wcl
 from images import flat_folder, photo_folder, picture
 from runs import photo_run, tiny_run
-from wcl.apps import embed as embedding
-from wcl.apps.embed import CHUNK, chunks, embed
+from wcl.apps import embed_chunks
+from wcl.apps.embed import embed
+from wcl.apps.embed_chunks import CHUNK, Chunk, ChunkStore, chunks
 from wcl.cli import run_command
 from wcl.config import EmbedConfig
 from wcl.data import open_source
@@ -114,7 +115,7 @@ def test_no_more_than_a_chunk_is_computed_before_it_is_handed_on(
     digits_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder, source = load(digits_run), open_source("digits")
-    monkeypatch.setattr(embedding, "CHUNK", 2 * BATCH)
+    monkeypatch.setattr(embed_chunks, "CHUNK", 2 * BATCH)
     asked = 0
 
     def counted(*arguments: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -123,7 +124,7 @@ def test_no_more_than_a_chunk_is_computed_before_it_is_handed_on(
             asked += len(rows)
             yield source.pixels[rows], rows  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(embedding, "pixel_batches", counted)
+    monkeypatch.setattr(embed_chunks, "pixel_batches", counted)
     given = 0
     for chunk in chunks(encoder, source):
         assert len(chunk.vectors) <= 2 * BATCH
@@ -134,19 +135,20 @@ def test_no_more_than_a_chunk_is_computed_before_it_is_handed_on(
 
 _KILLED = """
 import os, signal, sys
-from wcl.apps import embed as embedding
+from wcl.apps import embed_chunks
+from wcl.apps.embed import embed
 from wcl.config import EmbedConfig
 
-embedding.CHUNK = embedding.BATCH
-add = embedding._Kept.add
+embed_chunks.CHUNK = embed_chunks.BATCH
+add = embed_chunks.ChunkStore.add
 
 def add_or_die(self, source, chunk):
-    if chunk.rows[0] == 3 * embedding.CHUNK:
+    if chunk.rows[0] == 3 * embed_chunks.CHUNK:
         os.kill(os.getpid(), signal.SIGKILL)
     add(self, source, chunk)
 
-embedding._Kept.add = add_or_die
-embedding.embed(sys.argv[1], EmbedConfig("digits", sys.argv[2], split="all", workers=0))
+embed_chunks.ChunkStore.add = add_or_die
+embed(sys.argv[1], EmbedConfig("digits", sys.argv[2], split="all", num_workers=0))
 """
 
 
@@ -162,7 +164,7 @@ def test_killed_and_started_again_it_writes_the_same_file_as_undisturbed(
     assert not out.exists()
     assert len(list(partial.glob("*.safetensors"))) == 3
 
-    monkeypatch.setattr(embedding, "CHUNK", BATCH)
+    monkeypatch.setattr(embed_chunks, "CHUNK", BATCH)
     computed = 0
 
     def counted(*arguments: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -171,10 +173,10 @@ def test_killed_and_started_again_it_writes_the_same_file_as_undisturbed(
             computed += len(batch[1])
             yield batch
 
-    monkeypatch.setattr(embedding, "pixel_batches", counted)
+    monkeypatch.setattr(embed_chunks, "pixel_batches", counted)
     embed(digits_run, config("digits", out, split="all"))
     assert computed == 1797 - 3 * BATCH
-    assert "going on after 768 of 1,797 images" in capsys.readouterr().err
+    assert "continuing after 768 of 1,797 images" in capsys.readouterr().err
     embed(digits_run, config("digits", tmp_path / "whole.parquet", split="all"))
     assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert not partial.exists()
@@ -213,15 +215,15 @@ def test_stopped_between_its_two_files_it_goes_on_unless_one_is_the_users(
 def stop_in_the_middle(run: Path, settings: EmbedConfig) -> None:
     """Press Ctrl-C when two chunks of BATCH images are finished."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedding, "CHUNK", BATCH)
-        add = embedding._Kept.add
+        patch.setattr(embed_chunks, "CHUNK", BATCH)
+        add = ChunkStore.add
 
-        def add_or_stop(kept: embedding._Kept, source: int, chunk: embedding.Chunk) -> None:
+        def add_or_stop(store: ChunkStore, source: int, chunk: Chunk) -> None:
             if chunk.rows[0] == 2 * BATCH:
                 raise KeyboardInterrupt
-            add(kept, source, chunk)
+            add(store, source, chunk)
 
-        patch.setattr(embedding._Kept, "add", add_or_stop)
+        patch.setattr(ChunkStore, "add", add_or_stop)
         with pytest.raises(KeyboardInterrupt):
             embed(run, settings)
 
@@ -233,7 +235,7 @@ def test_a_chunk_cut_short_is_computed_again(
     stop_in_the_middle(digits_run, config("digits", out))
     second = sorted((tmp_path / "e.npy.partial").glob("*.safetensors"))[1]
     second.write_bytes(second.read_bytes()[:-1])
-    monkeypatch.setattr(embedding, "CHUNK", BATCH)
+    monkeypatch.setattr(embed_chunks, "CHUNK", BATCH)
     for file in (out, whole):
         embed(digits_run, config("digits", file))
     assert out.read_bytes() == whole.read_bytes()
@@ -250,10 +252,10 @@ def test_what_is_left_of_another_encoder_or_other_data_is_not_gone_on_with(
     out = tmp_path / "e.npy"
     left = tiny_run(tmp_path / "other", epochs=1, seed=1) if other == "encoder" else digits_run
     stop_in_the_middle(left, config("digits", out, split="all" if other == "data" else "train"))
-    assert "the same command goes on" in capsys.readouterr().err
-    monkeypatch.setattr(embedding, "CHUNK", BATCH)
+    assert "run the same command to continue" in capsys.readouterr().err
+    monkeypatch.setattr(embed_chunks, "CHUNK", BATCH)
     embed(digits_run, config("digits", out))
-    assert "starting anew" in capsys.readouterr().err
+    assert "starting over" in capsys.readouterr().err
     embed(digits_run, config("digits", tmp_path / "whole.npy"))
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
@@ -307,7 +309,7 @@ def test_a_whole_chunk_of_unreadable_images_does_not_shift_the_others(
     for i in range(3 * BATCH):
         path = data / f"{i:04d}.png"
         picture(i).save(path) if i in good else path.touch()
-    monkeypatch.setattr(embedding, "CHUNK", BATCH)
+    monkeypatch.setattr(embed_chunks, "CHUNK", BATCH)
     out = embed(digits_run, config(data, tmp_path / "e.parquet"))
     names = [Path(path).stem for path in pq.read_table(out)["path"].to_pylist()]
     assert [int(name) for name in names] == sorted(good)
