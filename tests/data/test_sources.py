@@ -16,14 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from PIL import Image
 from torchvision.datasets import CIFAR10
 
 from images import encoded, flat_folder, photo_folder, picture
-from wcl.apps.inspect_data import _looks, examine
 from wcl.data import (
     ArraySource,
-    Source,
     first_classes,
     held_out,
     in_memory,
@@ -367,42 +364,6 @@ def test_held_out_is_a_partition() -> None:
     train, test = held_out(open_source("digits"), 0.3)
     assert len(train) + len(test) == 1297
     assert abs(len(test) / 1297 - 0.3) < 0.01
-
-
-def test_examine_counts_sizes_classes_and_unreadable_files(tmp_path: Path) -> None:
-    root = photo_folder(tmp_path / "data", each=5)
-    whole = (root / "cat" / "001.jpg").read_bytes()
-    (root / "cat" / "001.jpg").write_bytes(whole[: len(whole) // 2])
-    (root / "dog" / "002.jpg").write_text("no picture")
-    found = examine(open_source(str(root)))
-    assert found.count == 10
-    assert sum(found.sizes.values()) == 8
-    assert found.classes == {"cat": 5, "dog": 5}
-    assert sorted(Path(where).name for where in found.unreadable) == ["001.jpg", "002.jpg"]
-
-
-def test_looking_at_images_begins_before_all_are_handed_to_the_threads() -> None:
-    """Or a large source would take long, and gigabytes, before the first sign of progress."""
-    opened: list[int] = []
-
-    class Many(Source):
-        name = "many"
-
-        def __len__(self) -> int:
-            return 5000
-
-        def image(self, index: int) -> Image.Image:
-            opened.append(index)
-            return Image.new("L", (index + 1, 1))
-
-        def where(self, index: int) -> str:
-            return str(index)
-
-    looks = _looks(Many())
-    assert next(looks) == (1, 1)
-    looks.close()
-    assert 1 <= len(opened) <= 1000
-    assert list(_looks(Many())) == [(1, index + 1) for index in range(5000)]
 
 
 def test_a_file_that_vanishes_is_unreadable(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The demonstration: SimCLR and WCL on handwritten digits, and what a few labels then buy."""
+"""`wcl demo`: SimCLR and WCL on handwritten digits, compared with few labels."""
 
 import dataclasses
 import sys
@@ -23,39 +23,41 @@ _DRAWS = 5
 
 
 def demo(config: DemoConfig) -> dict[str, list[float]]:
-    """Pretrain both methods, print the table, return its rows: accuracies by name."""
+    """Pretrain both methods, print a table and return its rows: accuracies by name."""
     runs = {method: Path(config.out) / method for method in ("simclr", "wcl")}
     for number, (method, out) in enumerate(runs.items(), start=1):
         changes = {"method": method, "out": str(out), "seed": config.seed}
         changes |= {"epochs": config.epochs, "threads": config.threads}
-        folder = RunFolder(out)
         print(f"run {number} of 2: {method} on the digits", file=sys.stderr)
-        config_of_run, resume = settings("digits", changes, method_settings), folder.config.exists()
-        if not train.run(config_of_run, resume, "digits", part_of_more=True):
-            print("start the demo again to go on from there", file=sys.stderr)
+        run_config = settings("digits", changes, method_settings)
+        if not train.run(run_config, RunFolder(out).config.exists(), "digits", part_of_more=True):
+            print("start the demo again to continue", file=sys.stderr)
             return {}
     rows = {
         "raw pixels": accuracies(None),
         "untrained encoder": accuracies(untrained(runs["wcl"], config.seed)),
     }
-    rows |= {name: accuracies(load(runs[method])) for name, method in _TRAINED.items()}
-    show(rows)
-    print(f"the runs are in {config.out}; wcl report {runs['wcl']} {runs['simclr']} shows them")
+    names = {"simclr": "SimCLR", "wcl": "WCL"}
+    rows |= {names[method]: accuracies(load(run)) for method, run in runs.items()}
+    _print_table(rows)
+    print(
+        f"the runs are in {config.out}; to compare them: wcl report {runs['wcl']} {runs['simclr']}"
+    )
     return rows
 
 
-_TRAINED = {"SimCLR": "simclr", "WCL": "wcl"}
-
-
 def untrained(run: Path, seed: int) -> Encoder:
-    """The encoder of a run as it was before the first step."""
+    """Return the encoder of a run as it was before the first step."""
     description = dataclasses.replace(load(run).description, method="none", epoch=0)
     torch.manual_seed(seed)
     return Encoder(description)
 
 
 def accuracies(encoder: Encoder | None) -> list[float]:
-    """Test accuracy with 1, 3, 10 and all labels per class, by the nearest labeled image."""
+    """Compute test accuracies with 1, 3, 10 and all labels per class, by the nearest neighbor.
+
+    Without an encoder, raw pixels are the features.
+    """
     train_set, test_set = open_splits("digits")
     assert train_set.labels is not None and test_set.labels is not None
     train_features, test_features = (_features(encoder, s) for s in (train_set, test_set))
@@ -72,8 +74,10 @@ def _features(encoder: Encoder | None, source: object) -> Tensor:
     return source.pixels.flatten(1).float() if encoder is None else encoder.embed(source.pixels)
 
 
-def show(rows: dict[str, list[float]]) -> None:
-    table = Table(title="accuracy by labels per class (nearest labeled image, mean of 5 draws)")
+def _print_table(rows: dict[str, list[float]]) -> None:
+    table = Table(
+        title=f"accuracy by labels per class (nearest labeled image, mean of {_DRAWS} draws)"
+    )
     table.add_column("")
     for count in _LABELS_PER_CLASS:
         table.add_column(f"{count or 'all'}", justify="right")

@@ -1,4 +1,4 @@
-"""`wcl data SRC`: what is there, before anything is trained on it."""
+"""`wcl data SRC`: what a source holds, before anything is trained on it."""
 
 from collections import Counter
 from collections.abc import Generator
@@ -17,12 +17,12 @@ from wcl.system.paths import one_line
 from wcl.system.progress import track
 
 _SPLITS = ("training", "test")
-_NAMED = 12  # classes
-_AT_A_TIME = 1000
+_CLASSES_NAMED = 12
+_IMAGES_QUEUED = 1000
 
 
 @dataclass(frozen=True)
-class Found:
+class Summary:
     """What a source holds."""
 
     count: int
@@ -30,18 +30,18 @@ class Found:
     """(height, width) → images."""
     classes: dict[str, int]
     unreadable: dict[str, str]
-    """Where → why."""
+    """Path → reason."""
 
 
-def examine(source: Source) -> Found:
-    """Open and decode every image, in threads, and count."""
+def examine(source: Source) -> Summary:
+    """Count the images, their sizes and their classes; every image is decoded, in threads."""
     sizes: Counter[tuple[int, int]] = Counter()
     unreadable: dict[str, str] = {}
     if isinstance(source, ArraySource):
         sizes[(source.pixels.shape[2], source.pixels.shape[3])] = len(source)
     else:
-        looks = track(_looks(source), "looking at images", len(source))
-        for index, result in enumerate(looks):
+        results = track(_sizes_or_errors(source), "checking images", len(source))
+        for index, result in enumerate(results):
             if isinstance(result, str):
                 unreadable[source.where(index)] = result
             else:
@@ -53,53 +53,53 @@ def examine(source: Source) -> Found:
     elif source.multi_labels is not None:
         counts = (source.multi_labels == 1).sum(dim=0)
         classes = dict(zip(source.classes, counts.tolist(), strict=True))
-    return Found(len(source), sizes, classes, unreadable)
+    return Summary(len(source), sizes, classes, unreadable)
 
 
-def _looks(source: Source) -> Generator[tuple[int, int] | str]:
-    """What `_look` says of every image.
+def _sizes_or_errors(source: Source) -> Generator[tuple[int, int] | str]:
+    """Yield what `_size_or_error` returns for every image.
 
-    Some are handed to the threads at a time: all of a large source would take them long, before
-    the first is looked at, and much memory.
+    The threads get some images at a time: to queue a large source takes long and much memory.
     """
     with ThreadPoolExecutor(worker_count(-1) + 1) as pool:
-        for first in range(0, len(source), _AT_A_TIME):
-            some = range(first, min(first + _AT_A_TIME, len(source)))
-            yield from pool.map(lambda index: _look(source, index), some)
+        for first in range(0, len(source), _IMAGES_QUEUED):
+            some = range(first, min(first + _IMAGES_QUEUED, len(source)))
+            yield from pool.map(lambda index: _size_or_error(source, index), some)
 
 
-def _look(source: Source, index: int) -> tuple[int, int] | str:
+def _size_or_error(source: Source, index: int) -> tuple[int, int] | str:
+    """Return an image's height and width, or why it cannot be read."""
     try:
         image = source.image(index)
         size = upright_size(image)
-        image.draft(None, (1, 1))  # an eighth of a JPEG is enough to see that it is whole
+        image.draft(None, (1, 1))  # a JPEG at an eighth of its size shows that it is complete
         decoded(image)
     except UnreadableImage as error:
         return str(error)
     return size
 
 
-def describe(config: DataConfig, spec: str) -> list[Found]:
-    """Print what a source holds: one column, or one for each split."""
-    found = [examine(source) for source in open_split(spec, "all")]
-    table = Table(show_header=len(found) > 1)
-    for heading in ("", *_SPLITS[: len(found)]):
+def describe(config: DataConfig, spec: str) -> list[Summary]:
+    """Print what a source holds, with a column for each split."""
+    splits = [examine(source) for source in open_split(spec, "all")]
+    table = Table(show_header=len(splits) > 1)
+    for heading in ("", *_SPLITS[: len(splits)]):
         table.add_column(heading)
-    table.add_row("images", *(f"{split.count:,}" for split in found))
-    table.add_row("sizes", *(_sizes(split.sizes) for split in found))
-    table.add_row("classes", *(_classes(split.classes) for split in found))
-    table.add_row("unreadable", *(f"{len(split.unreadable):,}" for split in found))
+    table.add_row("images", *(f"{split.count:,}" for split in splits))
+    table.add_row("sizes", *(_sizes(split.sizes) for split in splits))
+    table.add_row("classes", *(_classes(split.classes) for split in splits))
+    table.add_row("unreadable", *(f"{len(split.unreadable):,}" for split in splits))
     Console().print(table)
-    names = list(dict.fromkeys(name for split in found for name in split.classes))
+    names = list(dict.fromkeys(name for split in splits for name in split.classes))
     if names:
-        more = ["…"] if len(names) > _NAMED else []
-        print(f"classes: {', '.join([*map(one_line, names[:_NAMED]), *more])}")
-    unreadable = [(where, why) for split in found for where, why in split.unreadable.items()]
-    for where, why in unreadable[: config.most]:
-        print(f"unreadable: {one_line(f'{where}: {why}')}")
-    if (left := len(unreadable) - config.most) > 0:
-        print(f"… and {left} more; --most {len(unreadable)} names them all")
-    return found
+        more = ["…"] if len(names) > _CLASSES_NAMED else []
+        print(f"classes: {', '.join([*map(one_line, names[:_CLASSES_NAMED]), *more])}")
+    unreadable = [item for split in splits for item in split.unreadable.items()]
+    for path, reason in unreadable[: config.max_listed]:
+        print(f"unreadable: {one_line(f'{path}: {reason}')}")
+    if (left := len(unreadable) - config.max_listed) > 0:
+        print(f"… and {left} more; --max_listed {len(unreadable)} names them all")
+    return splits
 
 
 def _sizes(sizes: Counter[tuple[int, int]]) -> str:
@@ -109,9 +109,10 @@ def _sizes(sizes: Counter[tuple[int, int]]) -> str:
     if len(sizes) == 1:
         return f"all {height}×{width}"
     heights, widths = zip(*sizes, strict=True)
+    often = f", most often {height}×{width} ({count:,} images)" if count > 1 else ""
     return (
         f"{min(heights)}–{max(heights)} high, {min(widths)}–{max(widths)} wide; "
-        f"{len(sizes)} different, most often {height}×{width} ({count:,} images)"
+        f"{len(sizes)} different{often}"
     )
 
 

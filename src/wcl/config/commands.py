@@ -10,7 +10,7 @@ from wcl.config.pretraining import PretrainConfig
 class DataConfig:
     """Look at a data set: how many images, their sizes and classes, and which cannot be read."""
 
-    most: int = 20
+    max_listed: int = 20
     """How many unreadable images to name."""
 
 
