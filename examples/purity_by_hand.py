@@ -113,7 +113,7 @@ def accuracy(shop: ResultStore, cell: Cell, seed: int, figure: str) -> float:
     return found[figure]
 
 
-def in_words(values: Sequence[float], sign: str = "") -> str:
+def describe_os_error(values: Sequence[float], sign: str = "") -> str:
     """Mean ± standard deviation."""
     deviation = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):{sign}.1f}{deviation}"
@@ -163,16 +163,16 @@ def main() -> None:
     shop = ResultStore(open_result_store(config), config, places)
     base = [accuracy(shop, simclr, seed, figure) for seed in given.seeds]
     table = Table("images that stay", "pure pairs", "accuracy", "gain over SimCLR")
-    table.add_row("SimCLR", "", in_words(base), "")
+    table.add_row("SimCLR", "", describe_os_error(base), "")
 
     def add(name: str, shop: ResultStore, measured: Sequence[float]) -> None:
         runs = [shop.run_folder(ours.run, seed) for seed in given.seeds]
         worth = [worth_of_weak_labels(run) or {} for run in runs]
         table.add_row(
             name,
-            in_words([100 * each["pair_precision"] for each in worth]),
-            in_words(measured),
-            in_words([a - b for a, b in zip(measured, base, strict=True)], "+"),
+            describe_os_error([100 * each["pair_precision"] for each in worth]),
+            describe_os_error(measured),
+            describe_os_error([a - b for a, b in zip(measured, base, strict=True)], "+"),
         )
 
     add("WCL", shop, [accuracy(shop, ours, seed, figure) for seed in given.seeds])

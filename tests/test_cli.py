@@ -239,7 +239,7 @@ def test_a_name_that_is_not_text_is_refused_before_any_work(
     typed = [re.sub("RUN|NAME", lambda found: places[found[0]], word) for word in words.split()]
     complaint = refused(typed, capsys)
     assert "caf\\udce9" in complaint
-    assert "not UTF-8 text; give it another, or make a link" in complaint
+    assert "not UTF-8 text; rename it, or give a link" in complaint
     assert list(tmp_path.iterdir()) == []
 
 

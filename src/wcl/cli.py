@@ -27,11 +27,11 @@ from wcl.system.errors import (
     InputError,
     ReportedByRankZero,
     RunError,
+    describe_os_error,
     did_you_mean,
-    in_words,
 )
 from wcl.system.signals import stop_signals
-from wcl.system.streams import StandardStream, leave_no_standard_file_closed
+from wcl.system.streams import StandardStream, open_standard_files
 
 if TYPE_CHECKING:
     from wcl.config import PretrainConfig
@@ -324,7 +324,7 @@ def run_command(words: list[str]) -> int:
     except ReportedByRankZero as error:
         return error.status
     except OSError as error:  # a full disk, a file that vanished, a folder without permission
-        print(f"wcl: {in_words(error)}", file=sys.stderr)
+        print(f"wcl: {describe_os_error(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         for number in stop_signals():
@@ -334,7 +334,7 @@ def run_command(words: list[str]) -> int:
 
 
 def main() -> NoReturn:
-    leave_no_standard_file_closed()
+    open_standard_files()
     sys.stdout = output = StandardStream(sys.stdout)
     sys.stderr = StandardStream(sys.stderr)
     for number in set(stop_signals()) - {signal.SIGINT}:  # before and after training like Ctrl-C
@@ -344,6 +344,6 @@ def main() -> NoReturn:
     has_seen_enough = isinstance(failure, BrokenPipeError)  # the reader, such as `head`
     if failure is not None and not has_seen_enough and status == 0:
         failure.filename = "standard output"
-        print(f"wcl: {in_words(failure)}", file=sys.stderr)
+        print(f"wcl: {describe_os_error(failure)}", file=sys.stderr)
         status = 1
     sys.exit(status)

@@ -130,7 +130,7 @@ def test_unreadable_images_and_names_of_any_kind_are_no_trouble(
         (["--threshold", "1.5"], "--threshold: must be above 0"),
         (["--threshold", ".nan"], "--threshold: must be above 0"),
         (["--out", "good.png"], "good.png: exists already"),
-        (["--out", "link.png"], "link.png: a link that leads nowhere"),
+        (["--out", "link.png"], "link.png: a broken link"),
         (["--data", ""], "--data: give"),
     ],
 )

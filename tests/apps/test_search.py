@@ -132,7 +132,7 @@ def test_names_of_any_kind_can_be_queries(
         (["--query", "good.png", "--out", "good.png"], "good.png: exists already"),
         (["--query", "good.png", "--out", "x.gif"], "must be a .png file"),
         (["--query", "good.png", "--data", "no"], "no: no such data"),
-        (["--query", "good.png", "--out", "link.png"], "a link that leads nowhere"),
+        (["--query", "good.png", "--out", "link.png"], "a broken link"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(

@@ -574,8 +574,8 @@ def test_files_and_folders_in_each_others_place_are_named(
     says = {
         "": f"{run / 'export'}: a file where a folder is needed",
         f"{run}/export/x{suffix}": "in a folder that exists",
-        f"{tmp_path}/{'x' * 300}{suffix}": "too long for the name of a file",
-        f"{tmp_path}/link{suffix}": "a link that leads nowhere",
+        f"{tmp_path}/{'x' * 300}{suffix}": "too long for a file name",
+        f"{tmp_path}/link{suffix}": "a broken link",
     }
     for out, complaint in says.items():
         words = ["export", str(run), "--to", to, *(["--out", out] if out else [])]

@@ -128,7 +128,7 @@ def test_vectors_on_a_disk_that_fills_up_are_gone_on_with_when_there_is_room(
     with (disk / "filler").open("r+") as filler:  # room for the vectors, but for no file of them
         filler.truncate((disk / "filler").stat().st_size - 900_000)
     status, said = finish(start(words))
-    full = "No space left on device; make room there and give the command again"
+    full = "No space left on device; free some space, then run the command again"
     assert (status, said.splitlines()[-1]) == (1, f"wcl: {file}: {full}")
     (disk / "filler").unlink()
     status, said = finish(start(words))

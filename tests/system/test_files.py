@@ -100,7 +100,7 @@ def test_a_full_disk_is_one_line_that_names_the_file_and_what_to_do(
     with full_disk(room):
         assert run_command([first, str(run), *options, "--out", str(tmp_path / name)]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(f"wcl: {tmp_path / name}: File too large; when that is mended, give")
+    assert said.startswith(f"wcl: {tmp_path / name}: File too large; fix this, then run")
     partial = {tmp_path / f"{name}.partial"} if first == "embed" else set()
     assert set(tmp_path.iterdir()) == partial
     assert run_command([first, str(run), *options, "--out", str(tmp_path / name)]) == 0
@@ -133,7 +133,7 @@ def test_a_map_on_a_full_disk_leaves_nothing(run: Path, tmp_path: Path) -> None:
 def test_a_link_that_leads_nowhere_is_not_replaced(tmp_path: Path) -> None:
     link = tmp_path / "out.png"
     link.symlink_to(tmp_path / "unmounted" / "out.png")
-    with pytest.raises(InputError, match="a link that leads nowhere; choose another --out"):
+    with pytest.raises(InputError, match="a broken link; choose another --out"):
         new_file(str(link), (".png",))
     with pytest.raises(InputError, match="choose another --confusion"):
         check_confusion(KnnConfig(confusion=str(link)))
@@ -150,7 +150,7 @@ def test_a_free_name_is_not_that_of_a_link_either(
 
 @pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000, "a\0b"])
 def test_what_no_file_can_be_called_is_an_input_error(name: str) -> None:
-    with pytest.raises(InputError, match="the name of a file") as refused:
+    with pytest.raises(InputError, match="a file name") as refused:
         expanded(name)
     assert len(str(refused.value)) < 100
 

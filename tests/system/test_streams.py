@@ -13,7 +13,9 @@ from runs import tiny_run
 
 FULL = Path("/dev/full")
 on_a_full_device = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
-SAID = "wcl: standard output: No space left on device; make room there and give the command again\n"
+SAID = (
+    "wcl: standard output: No space left on device; free some space, then run the command again\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +115,7 @@ def test_a_failure_stays_one_when_neither_stream_can_be_written() -> None:
 
 def test_no_other_file_takes_the_number_of_a_closed_stream() -> None:
     program = (
-        "import os; from wcl.system.streams import leave_no_standard_file_closed as fill; fill();"
+        "import os; from wcl.system.streams import open_standard_files as fill; fill();"
         "print(*(os.path.samestat(os.fstat(n), os.stat(os.devnull)) for n in range(3)))"
     )
     line = f'{sys.executable} -c "{program}" <&- 2>&-'

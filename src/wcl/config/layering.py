@@ -15,7 +15,7 @@ import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 
 from wcl.config import PretrainConfig, ViewsConfig, flat
-from wcl.system.errors import UNMAKEABLE, InputError, did_you_mean
+from wcl.system.errors import YAML_VALUE_ERRORS, InputError, did_you_mean
 from wcl.system.paths import expanded, one_line
 from wcl.system.run_folder import RunFolder
 
@@ -140,7 +140,7 @@ def _check_files(words: list[str]) -> None:
             continue  # which the parser tells in its own words
         except InputError:
             raise
-        except UNMAKEABLE as error:
+        except YAML_VALUE_ERRORS as error:
             raise InputError(f"{path}: cannot be read as YAML ({one_line(str(error))})") from error
         if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
             raise InputError(f"{path}: holds no settings; they are lines such as `epochs: 100`")

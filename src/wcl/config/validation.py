@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from wcl.config import PretrainConfig, flat
 from wcl.config.bounds import check_bounds
 from wcl.system.errors import InputError
-from wcl.system.machine import MOST_WORKERS, best_device
+from wcl.system.machine import MAX_WORKERS, best_device
 
 MAX_LR = 1e38  # which a float32 can be
 _AT_LEAST = {
@@ -48,7 +48,7 @@ _AT_MOST = {
     "image_size": 4096,
     "devices": 1024,
     "threads": 4096,
-    "num_workers": MOST_WORKERS,
+    "num_workers": MAX_WORKERS,
     "model.head_hidden_dim": 2**20,
     "model.head_out_dim": 2**20,
 }

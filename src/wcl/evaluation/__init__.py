@@ -14,7 +14,7 @@ from wcl.evaluation.result import Result, show
 from wcl.models.encoder import Encoder, load
 from wcl.system.errors import InputError, did_you_mean
 from wcl.system.machine import best_device, check_workers, use_threads
-from wcl.system.progress import nothing_said_twice, say
+from wcl.system.progress import say, without_repeats
 
 __all__ = ["Result", "evaluate", "show"]
 
@@ -57,7 +57,7 @@ def evaluate(
             f"{len(shared)} of {len(test)} test images are training images too, such as "
             f"{shared[0]}: the figures flatter"
         )
-    with nothing_said_twice():
+    with without_repeats():
         result: Result = carry_out(encoder, train, test, config)
     return result
 

@@ -21,7 +21,7 @@ from wcl.models.encoder import Encoder, load
 from wcl.system.errors import InputError, RunError
 from wcl.system.files import atomic_write
 from wcl.system.machine import best_device, check_workers, use_threads
-from wcl.system.progress import nothing_said_twice, say
+from wcl.system.progress import say, without_repeats
 from wcl.system.run_folder import RunFolder
 
 _COLUMNS = ("protocol", "setting", "measure", "encoder", "untrained", "n_train", "n_test")
@@ -52,7 +52,7 @@ def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     results: dict[str, Any] = {}
     left_out: dict[str, str] = {}
-    with nothing_said_twice():
+    with without_repeats():
         for protocol, options in _protocols(config).items():
             say(f"{protocol} …")
             try:

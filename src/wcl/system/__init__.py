@@ -1,1 +1,1 @@
-"""Operating system and terminal: errors, paths, files, progress, machine facts."""
+"""Operating system and terminal: errors, paths, files, progress, machine."""

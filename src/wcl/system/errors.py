@@ -1,20 +1,20 @@
-"""Errors that a user can cause, in words, and the nearest name to a mistyped one."""
+"""Errors with a message for the user, and suggestions for mistyped names."""
 
 import difflib
 import errno
 from collections.abc import Iterable
 
-UNMAKEABLE = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
-"""What PyYAML raises, besides its own errors, of values that cannot be: an impossible date, an
-empty `!!int`, brackets in brackets."""
+YAML_VALUE_ERRORS = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
+"""What PyYAML raises besides its own errors: for an impossible date, an empty `!!int`, deeply
+nested brackets."""
 
 
 class InputError(ValueError):
-    """Something given is wrong: one line that names it, and what to do. Exit status 2."""
+    """A mistake in what the user gave: one line that names it and the remedy. Exit status 2."""
 
 
 class RunError(RuntimeError):
-    """A run could not go on: one line that says why. Exit status 1."""
+    """A command failed: one line with the reason. Exit status 1."""
 
 
 class NotFinite(RunError):
@@ -30,11 +30,11 @@ class WorkerLost(RunError):
 
 
 class ConnectionLost(RunError):
-    """Another process of the run is gone, or does not answer."""
+    """Another process of the run died or does not answer."""
 
 
 class ReportedByRankZero(Exception):
-    """The run has failed, and another of its processes says why."""
+    """The run failed, and rank 0 reports why."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -42,20 +42,19 @@ class ReportedByRankZero(Exception):
         """Exit status."""
 
 
-def in_words(error: OSError) -> str:
-    """What is wrong with a file or a disk, and what to do.
+def describe_os_error(error: OSError) -> str:
+    """Describe what is wrong with a file or a disk, and what to do.
 
-    >>> in_words(OSError(errno.ENOSPC, "No space left on device", "runs/a/report.html"))
-    'runs/a/report.html: No space left on device; make room there and give the command again'
+    >>> describe_os_error(OSError(errno.ENOSPC, "No space left on device", "runs/a/report.html"))
+    'runs/a/report.html: No space left on device; free some space, then run the command again'
     """
-    said = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    remedy = "make room there and" if full else "when that is mended,"
-    return f"{said}; {remedy} give the command again"
+    problem = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return f"{problem}; {'free some space' if is_full else 'fix this'}, then run the command again"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A half-sentence naming what was probably meant, or nothing.
+    """Return a hint at the known name closest to a mistyped one, or an empty string.
 
     >>> did_you_mean("cifar-10", ["cifar10", "digits"])
     ' (did you mean cifar10?)'

@@ -1,4 +1,4 @@
-"""Files that a command writes: never over one that exists already, and whole or not at all."""
+"""Writing files: never over an existing one unless asked, and completely or not at all."""
 
 import os
 import time
@@ -13,14 +13,14 @@ from wcl.system.errors import InputError
 from wcl.system.paths import expanded
 
 _UNFINISHED = ".wcl-*.tmp"
-_SURELY_DEAD = 3600  # seconds since anything was written
+_ABANDONED_AFTER = 3600  # seconds since the last write
 
 
 def new_file(out: str, suffixes: tuple[str, ...]) -> Path:
-    """What the user wrote after `--out`, as a file that can be written.
+    """Return the path of a file to write, given by `--out`.
 
     Raises:
-        InputError: it exists, is not of these kinds, or its folder does not exist.
+        InputError: it exists, has another suffix, or its folder does not exist.
     """
     path = expanded(out)
     if path.suffix.lower() not in suffixes or not path.parent.is_dir():
@@ -31,37 +31,37 @@ def new_file(out: str, suffixes: tuple[str, ...]) -> Path:
 
 
 def must_be_new(path: Path, setting: str = "--out") -> None:
-    """Raise InputError, with the setting to change, if there is something at that path."""
-    if path.is_symlink() and not path.exists():  # it might be meant for a disk that is not there
-        raise InputError(f"{path}: a link that leads nowhere; choose another {setting}")
+    """Raise InputError, which names the setting to change, if the path exists."""
+    if path.is_symlink() and not path.exists():  # perhaps into a disk that is not mounted
+        raise InputError(f"{path}: a broken link; choose another {setting}")
     if path.exists():
         raise InputError(f"{path}: exists already; choose another {setting}")
 
 
 def holds_files(folder: Path) -> bool:
-    """Whether there is anything in a folder but what `written_whole` could not finish."""
+    """Return whether a folder holds anything but unfinished files of `atomic_write`."""
     return any(not fnmatch(path.name, _UNFINISHED) for path in folder.iterdir())
 
 
 def clear_unfinished(folder: Path) -> None:
-    """Remove what processes that were killed left of their writing there."""
+    """Remove the unfinished files of processes that were killed."""
     for path in folder.glob(_UNFINISHED):
-        with suppress(OSError):  # somebody else may have been quicker
-            if time.time() - path.stat().st_mtime > _SURELY_DEAD:
+        with suppress(OSError):  # another process may have removed it
+            if time.time() - path.stat().st_mtime > _ABANDONED_AFTER:
                 path.unlink()
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A name beside that path to write to: what is there at the end takes its place.
+    """Yield a temporary path to write to, which replaces `path` at the end.
 
-    If anything goes wrong, such as a full disk, what was written is removed, and what was at the
-    path before is still there. After a power cut there is one or the other.
+    If anything fails, such as a full disk, the temporary file is removed and `path` is unchanged.
+    After a power cut `path` holds either the old or the new contents.
 
     Raises:
-        OSError: it cannot be written; the error names the path.
+        OSError: it cannot be written; the error names `path`.
     """
-    # It fits where the path's own name fits.
+    # Shorter than most names, so that it fits where the name itself fits.
     unfinished = path.with_name(_UNFINISHED.replace("*", uuid4().hex))
     try:
         with errors_naming(path, unfinished):
@@ -70,15 +70,15 @@ def atomic_write(path: Path) -> Iterator[Path]:
             unfinished.replace(path)
     finally:
         with suppress(OSError):
-            unfinished.unlink()  # is there only if something failed
+            unfinished.unlink()  # exists only if something failed
 
 
 @contextmanager
 def errors_naming(path: Path, unfinished: Path) -> Iterator[None]:
-    """Have errors of the disk name that path.
+    """Make errors about an unfinished file name the path that it is meant for.
 
-    A full disk names no file at all, and what is unfinished has a name that means nothing to
-    anybody. Errors that name another file stay as they are.
+    Errors that name no file, such as that of a full disk, name it too; errors about other files
+    are unchanged.
     """
     try:
         yield
@@ -106,7 +106,7 @@ def fsync(path: Path) -> None:
 
 
 def free_name(name: str) -> Path:
-    """That name in the current folder, or the first of name-2, name-3, … that is not taken."""
+    """Return the name, or the first of name-2, name-3, … that does not exist in this folder."""
     path = Path(name)
     names = (path if n == 1 else path.with_stem(f"{path.stem}-{n}") for n in count(1))
     return next(path for path in names if not (path.exists() or path.is_symlink()))

@@ -1,4 +1,4 @@
-"""The machine at hand: its devices, and the most out of its CPU."""
+"""The machine: devices, cores, threads and memory."""
 
 import ctypes
 import ctypes.util
@@ -12,15 +12,15 @@ from wcl.system.errors import InputError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEEP = 2**30
-_MOST_THREADS = 4096
-MOST_WORKERS = 1024
+_MAX_THREADS = 4096
+MAX_WORKERS = 1024
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep the blocks that tensors free, instead of returning them to the system.
+    """Make glibc keep the blocks that tensors free instead of returning them to the system.
 
     A training step frees and allocates hundreds of megabytes. By default large blocks go back to
-    the kernel each time, and every page must be mapped and zeroed anew at its next use. Measured
+    the kernel each time, and every page is mapped and zeroed again at its next use. Measured
     on two cores with a small ResNet at batch 256: 671 → 936 views per second.
     """
     if not sys.platform.startswith("linux"):
@@ -32,28 +32,28 @@ def keep_freed_memory() -> None:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def use_threads(threads: int) -> None:
-    """Limit torch to this many CPU threads; 0 leaves it as it is.
+    """Limit torch to this many CPU threads; 0 changes nothing.
 
     Raises:
-        InputError: there cannot be so many.
+        InputError: the number is out of range.
     """
-    if not 0 <= threads <= _MOST_THREADS:
-        raise InputError(f"--threads: must be between 0 and {_MOST_THREADS}, not {threads}")
+    if not 0 <= threads <= _MAX_THREADS:
+        raise InputError(f"--threads: must be between 0 and {_MAX_THREADS}, not {threads}")
     if threads > 0:
         torch.set_num_threads(threads)
 
 
 def check_workers(num_workers: int) -> None:
-    """Raise InputError if there cannot be so many processes that decode photos."""
-    if not -1 <= num_workers <= MOST_WORKERS:
-        raise InputError(f"--num_workers: must be between -1 and {MOST_WORKERS}, not {num_workers}")
+    """Raise InputError if the number of processes that decode photos is out of range."""
+    if not -1 <= num_workers <= MAX_WORKERS:
+        raise InputError(f"--num_workers: must be between -1 and {MAX_WORKERS}, not {num_workers}")
 
 
 def available_memory() -> int:
@@ -70,23 +70,23 @@ def available_memory() -> int:
         return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     try:
         group = Path("/sys/fs/cgroup")
-        most = int((group / "memory.max").read_text())
+        limit = int((group / "memory.max").read_text())
         used = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        return min(available, most - int(used["anon"]))
+        return min(available, limit - int(used["anon"]))
     except (OSError, ValueError, KeyError):  # no limit
         return available
 
 
 def best_device(name: str) -> str:
-    """The device to use: the one asked for, or with `auto` the best at hand."""
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    """Return the device of that name, or for `auto` the best available one."""
+    is_available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
-        return next((device for device, present in there.items() if present), "cpu")
-    if name != "cpu" and not there.get(name, False):
-        raise InputError(f"--device: {name} is not at hand; use auto or cpu")
+        return next((device for device, found in is_available.items() if found), "cpu")
+    if name != "cpu" and not is_available.get(name, False):
+        raise InputError(f"--device: {name} is not available; use auto or cpu")
     return name
 
 
 def device_name(device: torch.device) -> str:
-    """What a GPU is called; other devices go by their kind."""
+    """Return the model of a GPU; for other devices their type."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

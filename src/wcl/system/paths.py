@@ -1,4 +1,4 @@
-"""Paths as people write them."""
+"""Paths as users write them."""
 
 import errno
 import os
@@ -9,24 +9,23 @@ from wcl.system.errors import InputError
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with ~ for the home folder resolved, where it can be.
+    """Expand ~ in a path, if possible.
 
     Raises:
-        InputError: no file can have that name, or it cannot be written down in a run's files.
+        InputError: no file can have that name, or it is not text that a run can record.
     """
     found = expanded_image(path)
     try:
         str(found).encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{one_line(str(path))}: a name that is not UTF-8 text; give it another, or make a "
-            "link to it that has one"
+            f"{one_line(str(path))}: its name is not UTF-8 text; rename it, or give a link to it"
         ) from error
     return found
 
 
 def expanded_image(path: str | Path) -> Path:
-    """The same for one image, which may have any name: those in a folder of images have such too.
+    """Expand ~ in the path of an image, which need not be UTF-8 text.
 
     Raises:
         InputError: no file can have that name.
@@ -35,16 +34,16 @@ def expanded_image(path: str | Path) -> Path:
     try:
         found.lstat()
     except ValueError as error:
-        raise InputError(f"{path!r}: cannot be the name of a file ({error})") from error
-    except OSError as error:  # whether there is such a file, others ask
+        raise InputError(f"{path!r}: cannot be a file name ({error})") from error
+    except OSError as error:  # whether the file exists is checked elsewhere
         if error.errno == errno.ENAMETOOLONG:
             start = str(path)[:40]
-            raise InputError(f"{start}…: too long for the name of a file") from error
+            raise InputError(f"{start}…: too long for a file name") from error
     return found
 
 
 def one_line(text: str) -> str:
-    r"""Text on one line: the name of a file may have line ends and worse in it.
+    r"""Escape what cannot be printed on one line: file names may contain line ends.
 
     >>> one_line("a\nb")
     'a\\nb'

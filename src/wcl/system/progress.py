@@ -1,6 +1,7 @@
-"""Progress for people, on standard error, for anything that takes a while.
+"""Messages and progress on standard error.
 
-In a terminal it is a bar; in a file or a pipe, such as the log of a batch job, a line now and then.
+Progress is a bar in a terminal, and an occasional line in a file or a pipe, such as the log of a
+batch job.
 """
 
 import errno
@@ -17,18 +18,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 T = TypeVar("T")
-_PATIENCE = 1.0  # seconds before a bar shows: what is over by then needs none
+_BAR_DELAY = 1.0  # seconds before a bar is shown
 _FIRST_LINE, _BETWEEN_LINES = 2.0, 30.0  # seconds
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Speak to nobody when whoever read it has gone: work of days does not end for that."""
-        with Path(os.devnull).open("w") as nobody:
-            os.dup2(nobody.fileno(), self.file.fileno())
+        """Discard further output: a run of days must not end because its reader has."""
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), self.file.fileno())
 
     def _check_buffer(self) -> None:
-        """A terminal that is gone is like a broken pipe, for which alone rich has a word."""
+        """Treat a closed terminal like a broken pipe, which is all that rich handles."""
         try:
             super()._check_buffer()
         except OSError as error:
@@ -37,37 +38,37 @@ class _Console(Console):
             self.on_broken_pipe()
 
 
-@cache  # one for all, so that a bar knows of what else is printed, and of a bar within it
+@cache  # one for all, so that bars and lines do not overwrite each other
 def console() -> Console:
-    """Where words for people go; standard output is kept for results."""
+    """Return the console for messages; standard output is reserved for results."""
     return _Console(stderr=True, highlight=False)
 
 
-_said: ContextVar[set[str] | None] = ContextVar("_said", default=None)
+_reported: ContextVar[set[str] | None] = ContextVar("_reported", default=None)
 
 
 def say(text: str) -> None:
-    """Print a line as it is: brackets in the names of files are no markup."""
-    said = _said.get()
-    if said is None or text not in said:
+    """Print a line as it is: brackets in file names are not markup."""
+    reported = _reported.get()
+    if reported is None or text not in reported:
         console().print(text, markup=False, soft_wrap=True)
-    if said is not None:
-        said.add(text)
+    if reported is not None:
+        reported.add(text)
 
 
 @contextmanager
-def nothing_said_twice() -> Iterator[None]:
-    """For a task of many parts, which all have the same to say about the data."""
-    said = _said.get()
-    before = _said.set(set() if said is None else said)
+def without_repeats() -> Iterator[None]:
+    """Print each message once, for a task whose parts report the same about the data."""
+    reported = _reported.get()
+    token = _reported.set(set() if reported is None else reported)
     try:
         yield
     finally:
-        _said.reset(before)
+        _reported.reset(token)
 
 
 def track(items: Iterable[T], doing: str, total: int | None = None) -> Iterator[T]:
-    """Pass items on, with a bar or lines once it has taken more than a moment."""
+    """Yield the items and show the progress once it takes more than a moment."""
     if total is None and isinstance(items, Sized):
         total = len(items)
     if console().is_interactive:
@@ -89,7 +90,7 @@ def _with_bar(items: Iterable[T], doing: str, total: int | None) -> Iterator[T]:
     try:
         for done, item in enumerate(items):
             yield item
-            if not shown and time.monotonic() - began > _PATIENCE:
+            if not shown and time.monotonic() - began > _BAR_DELAY:
                 bar.start()
                 shown = True
             bar.update(task, completed=done + 1)
@@ -110,7 +111,7 @@ def _with_lines(items: Iterable[T], doing: str, total: int | None) -> Iterator[T
 
 
 def _line(doing: str, done: int, total: int | None, seconds: float) -> str:
-    """How far it is, in words.
+    """Format the progress of a task.
 
     >>> _line("computing features", 50, 200, 60.0)
     'computing features: 25%, about 3 minutes left'

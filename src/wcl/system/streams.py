@@ -1,7 +1,7 @@
-"""Standard output and error as the command has them: writing there never fails.
+"""Standard output and error to which writing never fails.
 
-Work of days does not end because nobody can read what it says, nor does a command that failed look
-like one that did not. Whether the result could be told is asked once, at the end.
+A run of days must not end because nobody reads its messages. Whether the result could be written
+is checked once, at the end of the command.
 """
 
 import io
@@ -12,10 +12,10 @@ from typing import TextIO
 _STANDARD_ERROR = 2
 
 
-def leave_no_standard_file_closed() -> None:
-    """Open those of the files 0, 1 and 2 that whoever started us closed.
+def open_standard_files() -> None:
+    """Open the standard streams that were closed when the process started.
 
-    Otherwise another file would get the number, and what is written to standard error with it.
+    Otherwise the next file to be opened would get the number of standard error, and its messages.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
         pass
@@ -23,10 +23,10 @@ def leave_no_standard_file_closed() -> None:
 
 
 class StandardStream(io.TextIOWrapper):
-    """Takes the place of sys.stdout or sys.stderr, and keeps what went wrong instead of raising."""
+    """Replacement for sys.stdout or sys.stderr that records errors instead of raising them."""
 
     def __init__(self, stream: TextIO | None) -> None:
-        if stream is None:  # closed by whoever started us
+        if stream is None:  # it was closed
             stream = Path(os.devnull).open("w")  # noqa: SIM115
         assert isinstance(stream, io.TextIOWrapper)
         lines, through = stream.line_buffering, stream.write_through
@@ -41,7 +41,7 @@ class StandardStream(io.TextIOWrapper):
 
     @property
     def failure(self) -> OSError | None:
-        """Why something that was written did not arrive."""
+        """The first error of writing, if any."""
         self.flush()
         return self._failure
 
@@ -61,5 +61,5 @@ class StandardStream(io.TextIOWrapper):
     def _fail(self, error: OSError) -> None:
         self._failure = self._failure or error
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.fileno())  # where what waits to be written goes, now or at the exit
+        os.dup2(nowhere, self.fileno())  # for what is still buffered
         os.close(nowhere)

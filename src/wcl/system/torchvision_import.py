@@ -1,13 +1,12 @@
 """Make `import torchvision` work when its wheel was built for another torch.
 
 The registry's torchvision wheel is compiled against CUDA torch. Beside a CPU torch its extension
-library does not load, and the import then dies because Python code registers gradients for
-operators (`nms`, `qnms`) that nobody declared. Nothing here uses those operators, so declaring
-them, when and only when the import failed that way, is enough. `timm` imports torchvision, so this
-reaches it as well.
+library does not load, and the import then fails because Python code registers gradients for
+operators (`nms`, `qnms`) that are not declared. Nothing here uses those operators, so it is enough
+to declare them, if and only if the import failed that way. This also covers `timm`, which imports
+torchvision.
 
-The mending is a hook on the import of torchvision itself: no other module has to know about it,
-and nothing happens until somebody imports torchvision.
+The fix is a hook on the import of torchvision, so no other module has to know about it.
 """
 
 import importlib.abc
@@ -20,10 +19,10 @@ _OPERATORS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
-_kept_libraries: list[object] = []  # a torch.library.Library withdraws its operators when collected
+_libraries: list[object] = []  # a torch.library.Library removes its operators when collected
 
 
-class _MendingLoader(importlib.abc.Loader):
+class _FixingLoader(importlib.abc.Loader):
     def __init__(self, loader: importlib.abc.Loader) -> None:
         self._loader = loader
 
@@ -39,7 +38,7 @@ class _MendingLoader(importlib.abc.Loader):
             _declare_operators()
             for name in [name for name in sys.modules if name.startswith("torchvision.")]:
                 del sys.modules[name]
-                vars(module).pop(name.removeprefix("torchvision."), None)  # or it would be reused
+                vars(module).pop(name.removeprefix("torchvision."), None)  # otherwise it is reused
             self._loader.exec_module(module)
 
 
@@ -51,7 +50,7 @@ class _TorchvisionFinder(importlib.abc.MetaPathFinder):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _MendingLoader(spec.loader)
+            spec.loader = _FixingLoader(spec.loader)
         return spec
 
 
@@ -61,10 +60,10 @@ def _declare_operators() -> None:
     library = torch.library.Library("torchvision", "FRAGMENT")
     for signature in _OPERATORS:
         library.define(signature)
-    _kept_libraries.append(library)
+    _libraries.append(library)
 
 
 def install() -> None:
-    """Put the hook in place; calling it again changes nothing."""
+    """Install the hook; further calls change nothing."""
     if not any(isinstance(finder, _TorchvisionFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _TorchvisionFinder())

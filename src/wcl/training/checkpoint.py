@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from wcl.config import PretrainConfig, flat
-from wcl.system.errors import UNMAKEABLE, InputError, RunError
+from wcl.system.errors import YAML_VALUE_ERRORS, InputError, RunError
 from wcl.system.files import atomic_write, fsync
 from wcl.system.paths import one_line
 from wcl.system.progress import console
@@ -75,7 +75,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     try:
         settings = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError, *UNMAKEABLE) as error:
+    except (OSError, yaml.YAMLError, *YAML_VALUE_ERRORS) as error:
         raise InputError(f"{path}: cannot be read ({one_line(str(error))})") from error
     if not isinstance(settings, dict):
         raise InputError(f"{path}: has no settings of a run")
