@@ -15,8 +15,8 @@ for step in range(50):
     views = [images + 0.5 * torch.randn_like(images) for _ in range(2)]
     h1, h2 = (encoder(view) for view in views)
     v1, v2 = phi(h1), phi(h2)
-    loss = wcl.ops.losses.nt_xent(g(h1), g(h2))
-    loss = loss + 0.5 * wcl.ops.losses.swap(v1, v2, wcl.weak_labels(v1), wcl.weak_labels(v2))
+    loss = wcl.losses.nt_xent(g(h1), g(h2))
+    loss = loss + 0.5 * wcl.losses.swap(v1, v2, wcl.weak_labels(v1), wcl.weak_labels(v2))
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
