@@ -7,7 +7,7 @@ import torch
 from benchmarks.timing import medians
 from wcl.config import AugmentConfig, LinearConfig, ModelConfig
 from wcl.data import ArraySource
-from wcl.evaluation.crops import KEPT, Epoch, repeated
+from wcl.evaluation.crop_features import CACHED_EPOCHS, Epoch, repeated
 from wcl.evaluation.linear import fit, linear
 from wcl.models.encoder import Description, Encoder
 
@@ -38,7 +38,7 @@ def measure(rounds: int) -> dict[str, float]:
     seconds = medians({"an epoch": lambda: linear(encoder, part, tiny, one_epoch)}, rounds)
     epoch = seconds["an epoch"] * _IMAGES / _TIMED
     rows = torch.randn(_IMAGES, encoder.feature_dim, generator=generator)
-    fast = _fast_seconds(rows, labels) + min(KEPT, _EPOCHS) * epoch
+    fast = _fast_seconds(rows, labels) + min(CACHED_EPOCHS, _EPOCHS) * epoch
     full = _EPOCHS * epoch
     return {"full_over_fast": full / fast, "fast_seconds": fast, "full_seconds": full}
 
@@ -50,6 +50,6 @@ def _fast_seconds(rows: torch.Tensor, labels: torch.Tensor) -> float:
     began = time.perf_counter()
     shape = rows.shape[1], _CLASSES
     sizes = [len(part) for part in labels.split(config.batch_size)]
-    batches = repeated([Epoch(rows, labels, sizes)] * KEPT, config.seed)
+    batches = repeated([Epoch(rows, labels, sizes)] * CACHED_EPOCHS, config.seed)
     fit(batches, steps, _EPOCHS, shape, [0.1], 0, torch.device("cpu"))
     return time.perf_counter() - began

@@ -11,7 +11,8 @@ from images import flat_folder, photo_folder
 from runs import photo_run
 from wcl.cli import run_command
 from wcl.evaluation import evaluate_all, features
-from wcl.evaluation.crops import CropFeatures
+from wcl.evaluation.crop_features import CropFeatures
+from wcl.system.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,8 @@ def test_the_second_time_no_features_are_computed_and_the_figures_are_the_same(
     for _ in range(2):
         assert run_command([*words, "--num_workers", "0", "--json"]) == 0
         tables.append(json.loads(capsys.readouterr().out)["rows"])
-        for module in (features, CropFeatures):
-            monkeypatch.setattr(module, "_compute", None)  # cannot be called
+        monkeypatch.setattr(features, "pixel_batches", None)  # cannot be called
+        monkeypatch.setattr(CropFeatures, "_batches", None)
     assert tables[0] == tables[1]
 
 
@@ -81,7 +82,7 @@ def test_what_all_protocols_have_to_say_is_said_once(
         assert run_command([*words, "--num_workers", "0"]) == 0
         said = capsys.readouterr().err
         assert said.count("k = 16, 32, 64 left out: ") == 1
-        assert said.count("test images are training images too") == 1
+        assert said.count("test images are also training images") == 1
         assert said.count(f"{tmp_path / 'test'}: 1 of 25 images cannot be read") == 1
         assert [said.count(f"{name} …") for name in ("knn", "linear", "lowshot")] == [1, 1, 1]
 
@@ -102,7 +103,7 @@ def test_labels_that_mean_nothing_are_refused_before_anything_runs(
 def test_figures_that_cannot_be_kept_are_not_lost(tmp_path: Path) -> None:
     (tmp_path / "evaluation.md").mkdir()
     found = {"run": "a", "data": "b", "rows": [], "left_out": {}}
-    assert "the table is not kept in the run" in evaluate_all._write(tmp_path, found)
+    assert "the table is not written" in evaluate_all._write(RunFolder(tmp_path), found)
 
 
 def test_data_without_labels_are_refused_in_one_line(

@@ -1,11 +1,22 @@
-"""k-NN classification against scikit-learn and a naive vote."""
+"""k-NN classification against scikit-learn and a naive vote, and its settings."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
+import wcl
+from images import photo_folder
+from runs import tiny_run
 from wcl.evaluation.knn import few_label_accuracy, predict
+from wcl.system.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("runs") / "digits", epochs=8, limit=512)
 
 
 def clusters(count: int, seed: int, spread: float = 0.8) -> tuple[torch.Tensor, torch.Tensor]:
@@ -65,3 +76,35 @@ def test_few_labels_use_that_many_of_each_class_and_repeat_exactly() -> None:
     everything = predict(test, train, labels, 4, 1, 0.1)
     assert accuracies[2] == pytest.approx(float((everything == test_labels).float().mean()))
     assert accuracies[0] <= accuracies[2]
+
+
+def test_knn_reports_what_the_design_says(run: Path) -> None:
+    found = wcl.evaluate(run, "knn", "digits", k=20).as_dict()
+    assert found["protocol"] == "knn"
+    assert (found["n_train"], found["n_test"]) == (1297, 500)
+    assert found["top1"] > 0.5
+    assert found["k"] == 20
+
+
+def test_without_k_no_more_vote_than_the_smallest_class_has(run: Path, tmp_path: Path) -> None:
+    photos = photo_folder(tmp_path / "data", each=10)
+    assert wcl.evaluate(run, "knn", photos).details["k"] == 8
+    assert wcl.evaluate(run, "knn", "digits").details["k"] < 200
+
+
+def test_a_sweep_of_knn_is_the_single_evaluations(run: Path) -> None:
+    sweep = wcl.evaluate(run, "knn", "digits", k=[20, 1, 200], temperature=[0.1, 0.5])
+    assert len(sweep.details["sweep"]) == 6
+    for row in sweep.details["sweep"]:
+        assert (
+            row["top1"]
+            == wcl.evaluate(run, "knn", "digits", k=row["k"], temperature=row["temperature"]).top1
+        )
+    assert sweep.top1 == sweep.details["sweep"][0]["top1"]
+    best = max(row["top1"] for row in sweep.details["sweep"])
+    assert sweep.details["best_on_test"] == best
+
+
+def test_an_empty_list_of_settings_is_refused(run: Path) -> None:
+    with pytest.raises(InputError, match="at least one"):
+        wcl.evaluate(run, "knn", "digits", k=[])

@@ -1,4 +1,4 @@
-"""Low-shot SVMs: average precision and draws against naive ones, and whole evaluations."""
+"""Low-shot evaluations of whole runs."""
 
 import json
 from pathlib import Path
@@ -15,11 +15,7 @@ from runs import photo_run, tiny_run
 from voc_kit import scenes, voc_kit
 from wcl.cli import run_command
 from wcl.data import open_source
-from wcl.evaluation.draws import draw
-from wcl.evaluation.svm import Labels, mean_average_precision, svm_scores
 from wcl.system.errors import InputError
-
-CLASSES = ("ant", "bee", "cow", "dog")
 
 
 @pytest.fixture(scope="module")
@@ -36,107 +32,6 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def photos(kit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return photo_run(kit, tmp_path_factory.mktemp("runs") / "voc", epochs=1)
-
-
-def random_labels(count: int = 60, seed: int = 0) -> Labels:
-    """Several labels per image, a tenth of them in doubt."""
-    generator = np.random.default_rng(seed)
-    labels = (generator.random((count, len(CLASSES))) < 0.4).astype(np.int8)
-    labels[generator.random(labels.shape) < 0.1] = -1
-    return labels
-
-
-def test_average_precision_of_a_case_by_hand_without_the_difficult() -> None:
-    # Ranked: right, difficult, wrong, right, wrong. Precision at the two right ones: 1/1 and 2/3.
-    scores = np.array([[5.0], [4.0], [3.0], [2.0], [1.0]])
-    labels = np.array([[1], [-1], [0], [1], [0]], dtype=np.int8)
-    assert mean_average_precision(scores, labels) == pytest.approx((1 + 2 / 3) / 2)
-
-
-def test_average_precision_is_scikit_learns_over_the_classes_that_have_a_positive() -> None:
-    labels = random_labels()
-    labels[:, 3] = np.minimum(labels[:, 3], 0)
-    scores = np.random.default_rng(1).normal(size=labels.shape)
-    expected = []
-    for c in range(3):
-        counted = [row for row in range(len(labels)) if labels[row, c] != -1]
-        truth = [labels[row, c] for row in counted]
-        expected.append(average_precision_score(truth, [scores[row, c] for row in counted]))
-    assert mean_average_precision(scores, labels) == pytest.approx(np.mean(expected))
-
-
-@pytest.mark.parametrize("cost", [0.5, 1.0, 10.0])
-def test_scores_are_those_of_the_svms_that_vissl_and_pcl_train(cost: float) -> None:
-    generator = np.random.default_rng(0)
-    train, test = (generator.normal(size=(count, 16)) for count in (60, 20))
-    labels = random_labels()
-    found = svm_scores(train, labels, test, cost)
-    for c in range(len(CLASSES)):
-        rows = labels[:, c] != -1
-        svm = LinearSVC(
-            C=cost, class_weight={1: 2, -1: 1}, dual=True, tol=1e-8, max_iter=10**6, random_state=0
-        )
-        svm.fit(train[rows], np.where(labels[rows, c] == 1, 1, -1))
-        np.testing.assert_allclose(found[:, c], svm.decision_function(test), atol=2e-3)
-
-
-def test_svms_repeat_exactly_and_a_class_without_negatives_scores_nothing() -> None:
-    generator = np.random.default_rng(0)
-    train, test = (generator.normal(size=(count, 16)) for count in (60, 20))
-    labels = random_labels()
-    labels[:, 2] = 1
-    first, second = (svm_scores(train, labels, test, 1.0) for _ in range(2))
-    assert np.array_equal(first, second)
-    assert not first[:, 2].any()
-    assert first[:, 0].any()
-
-
-def test_a_union_has_k_positives_of_every_class_with_all_their_labels() -> None:
-    labels = random_labels()
-    for k in (1, 3, 8):
-        drawn = draw(labels, CLASSES, k, 0, 0, "union")
-        assert len(drawn.rows) <= k * len(CLASSES)
-        assert ((drawn.labels == 1).sum(axis=0) >= k).all()
-        assert np.array_equal(drawn.labels[drawn.rows], labels[drawn.rows])
-        others = np.setdiff1d(np.arange(len(labels)), drawn.rows)
-        assert (drawn.labels[others] == -1).all()
-
-
-def test_a_union_of_single_labels_has_exactly_k_of_each() -> None:
-    labels = np.eye(4, dtype=np.int8)[np.arange(60) % 4]
-    drawn = draw(labels, CLASSES, 5, 0, 0, "union")
-    assert drawn.labels[drawn.rows].sum(axis=0).tolist() == [5] * 4
-    assert len(drawn.rows) == 20
-
-
-def test_per_class_has_k_positives_and_three_times_as_many_negatives_for_each_of_four() -> None:
-    labels = random_labels()
-    for k, negatives in ((1, 3), (4, 12)):
-        drawn = draw(labels, CLASSES, k, 0, 0, "per-class").labels
-        assert (drawn == 1).sum(axis=0).tolist() == [k] * 4
-        assert (drawn == 0).sum(axis=0).tolist() == [negatives] * 4
-        assert (labels[drawn != -1] == drawn[drawn != -1]).all()
-    drawn = draw(labels, CLASSES, 15, 0, 0, "per-class").labels  # fewer than 45 negatives
-    assert (drawn == 0).sum(axis=0).tolist() == (labels == 0).sum(axis=0).tolist()
-
-
-def test_a_draw_depends_on_seed_k_and_run_and_on_its_own_class_alone() -> None:
-    labels = random_labels()
-
-    def rows(k: int, run: int, seed: int) -> list[int]:
-        found: list[int] = draw(labels, CLASSES, k, run, seed, "union").rows.tolist()
-        return found
-
-    assert rows(3, 1, 7) == rows(3, 1, 7)
-    assert len({tuple(rows(3, run, seed)) for run in range(3) for seed in range(3)}) == 9
-    nested = [set(rows(2, run, 0)) <= set(rows(4, run, 0)) for run in range(5)]
-    assert not all(nested)  # the images of one k are not drawn from those of another
-    whole, fewer = (draw(labels[:, :n], CLASSES[:n], 3, 0, 0, "per-class").labels for n in (4, 2))
-    for c in range(2):
-        assert np.array_equal(np.flatnonzero(whole[:, c] == 1), np.flatnonzero(fewer[:, c] == 1))
-    union = draw(labels, CLASSES, 3, 0, 0, "union")
-    positives = np.flatnonzero((whole == 1).any(axis=1))
-    assert np.array_equal(union.rows, positives)
 
 
 def test_voc_is_measured_by_mean_average_precision(photos: Path, kit: Path) -> None:
@@ -224,7 +119,7 @@ def test_classes_are_matched_by_name_and_a_test_set_may_lack_one(
     capsys.readouterr()
     other = wcl.evaluate(photos, "lowshot", kits[0], test_data=str(kits[2]), **settings)
     assert other.n_test == 8
-    assert "for want of a test image: ant" in capsys.readouterr().err
+    assert "classes without a test image: ant" in capsys.readouterr().err
     with pytest.raises(InputError, match=r"has no training image of: ant$"):
         wcl.evaluate(photos, "lowshot", kits[2], test_data=str(kits[0]))
 

@@ -63,4 +63,4 @@ def test_an_evaluation_on_its_own_training_images_says_so(
     data = photo_folder(tmp_path / "data")
     run = photo_run(data, tmp_path / "run", epochs=1)
     wcl.evaluate(run, "knn", data, test_data=str(data))
-    assert "24 of 24 test images are training images too" in capfd.readouterr().err
+    assert "24 of 24 test images are also training images" in capfd.readouterr().err

@@ -1,220 +1,68 @@
-"""Which images have labels: draws that nest, and lists that name what is there."""
+"""Training and test images whose classes are matched by name."""
 
-import hashlib
-import re
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from images import photo_folder, picture
-from wcl.data import ArraySource, Source, first_classes, in_memory, open_source, subset
-from wcl.evaluation import splits
-from wcl.evaluation.splits import is_draw, keep_manifest, labeled_rows
-from wcl.ops.randomness import Integers
+import wcl
+from images import encoded, flat_folder, photo_folder, picture
+from runs import tiny_run
+from wcl.data import open_splits
+from wcl.evaluation.knn import predict
 from wcl.system.errors import InputError
 
 
-def labeled_source(sizes: Sequence[int], seed: int = 0) -> ArraySource:
-    """Blank images in classes of these sizes, in a random order."""
-    labels = torch.cat([torch.full((size,), number) for number, size in enumerate(sizes)])
-    labels = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))]
-    pixels = torch.zeros(len(labels), 1, 8, 8, dtype=torch.uint8)
-    return ArraySource("blank", pixels, labels, [f"class {n}" for n in range(len(sizes))])
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("runs") / "digits", epochs=8, limit=512)
 
 
-def counts(source: Source, rows: Integers) -> list[int]:
-    assert source.labels is not None
-    chosen = source.labels[torch.from_numpy(rows)]
-    return torch.bincount(chosen, minlength=len(source.classes)).tolist()
+def test_a_test_source_is_opened_at_its_test_split(run: Path) -> None:
+    own, named = (wcl.evaluate(run, "knn", "digits", test_data=t) for t in ("", "digits"))
+    assert own.top1 == named.top1
 
 
-sizes = st.lists(st.integers(1, 60), min_size=1, max_size=6)
+def test_data_without_labels_are_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no labels"):
+        wcl.evaluate(run, "knn", str(flat_folder(tmp_path / "data")))
 
 
-@given(sizes, st.integers(0, 2**31), st.integers(1, 100), st.integers(1, 100))
-def test_a_smaller_percentage_is_part_of_a_larger_one(
-    sizes: list[int], seed: int, one: int, other: int
-) -> None:
-    source = labeled_source(sizes, seed)
-    small, large = (labeled_rows(source, f"{p}%", seed) for p in sorted((one, other)))
-    assert set(small.tolist()) <= set(large.tolist())
-    assert len(set(large.tolist())) == len(large)
+def test_a_test_set_may_lack_a_class(run: Path, tmp_path: Path) -> None:
+    train = photo_folder(tmp_path / "train", ("ant", "bee", "cow"))
+    test = photo_folder(tmp_path / "test", ("ant", "cow"))
+    found = wcl.evaluate(run, "knn", train, test_data=str(test), k=1)
+    whole = wcl.evaluate(run, "knn", train, test_data=str(train), k=1)
+    assert found.n_test == 24
+    assert whole.top1 == 1.0
 
 
-@given(sizes, st.integers(0, 2**31), st.data())
-def test_fewer_per_class_are_part_of_more_per_class(
-    sizes: list[int], seed: int, data: st.DataObject
-) -> None:
-    source = labeled_source(sizes, seed)
-    few, many = sorted(data.draw(st.integers(1, min(sizes))) for _ in range(2))
-    small, large = (labeled_rows(source, f"{n}-per-class", seed) for n in (few, many))
-    assert set(small.tolist()) <= set(large.tolist())
-    assert counts(source, large) == [many] * len(sizes)
+def test_labels_may_have_gaps_in_their_numbers(run: Path, tmp_path: Path) -> None:
+    images = [{"bytes": encoded(picture(i)), "path": None} for i in range(40)]
+    labels = [(2, 7)[i % 2] for i in range(40)]
+    pq.write_table(pa.table({"image": images, "label": labels}), tmp_path / "gaps.parquet")
+    data = tmp_path / "gaps.parquet"
+    assert wcl.evaluate(run, "knn", data).details["k"] == 16
+    options: dict[str, Any] = {"labels": "3-per-class", "epochs": 1, "scratch": False}
+    assert wcl.evaluate(run, "finetune", data, **options).n_train == 6
 
 
-@given(sizes, st.integers(0, 2**31), st.floats(0.1, 100))
-def test_a_percentage_is_that_of_every_class_and_at_least_one_image(
-    sizes: list[int], seed: int, percent: float
-) -> None:
-    source = labeled_source(sizes, seed)
-    found = counts(source, labeled_rows(source, f"{percent:.2f}%", seed))
-    for size, count in zip(sizes, found, strict=True):
-        assert 1 <= count <= size
-        assert count == 1 or abs(count - size * percent / 100) <= 0.51
+def test_a_test_set_of_other_classes_is_refused(run: Path, tmp_path: Path) -> None:
+    one = photo_folder(tmp_path / "one")
+    other = photo_folder(tmp_path / "other", ("cat", "cow"))
+    with pytest.raises(InputError, match=r"classes that .*one has no training image of: cow$"):
+        wcl.evaluate(run, "knn", str(one), test_data=str(other))
 
 
-def test_a_draw_depends_on_the_seed_and_on_nothing_else() -> None:
-    source = labeled_source([50, 50])
-    torch.manual_seed(1)
-    first = labeled_rows(source, "10%", seed=3)
-    torch.manual_seed(2)
-    np.random.default_rng().random(3)
-    assert first.tolist() == labeled_rows(source, "10%", seed=3).tolist()
-    assert first.tolist() != labeled_rows(source, "10%", seed=4).tolist()
-
-
-@pytest.mark.parametrize("loaded", [False, True])
-@pytest.mark.parametrize("spec", ["10%", "2-per-class", "100%"])
-def test_a_manifest_names_the_same_images_again(spec: str, loaded: bool, tmp_path: Path) -> None:
-    """From files and from memory, with file names that every class has, and odd class names."""
-    for name in ("ant", "#bee", "c w", "two\nlines", " edge ", '"quoted"', "\ttab\r"):
-        (tmp_path / "data" / name).mkdir(parents=True)
-        for i in range(10):
-            picture(i, 16, 16).save(tmp_path / "data" / name / f"{i}.png")
-    (tmp_path / "data").rename(tmp_path / "da\nta")  # which the first line of the list names
-    source = open_source(str(tmp_path / "da\nta"))
-    if loaded:
-        source = in_memory(source)
-        assert isinstance(source, ArraySource)
-    rows = labeled_rows(source, spec, seed=5)
-    path = keep_manifest(tmp_path / "lists", source, rows, spec, 5)
-    header, *names = path.read_text().splitlines()
-    assert header.startswith("# ") and spec in header and "seed 5" in header
-    assert len(names) == len(rows)
-    assert labeled_rows(source, str(path), seed=0).tolist() == rows.tolist()
-    assert keep_manifest(tmp_path / "lists", source, rows, spec, 5) == path
-    assert [path] == list((tmp_path / "lists").iterdir())
-
-
-def test_a_manifest_of_digits_is_right_for_any_choice_of_classes(tmp_path: Path) -> None:
-    whole = open_source("digits")
-    few = first_classes(whole, 3)
-    rows = labeled_rows(few, "2-per-class", seed=0)
-    path = keep_manifest(tmp_path / "lists", few, rows, "2-per-class", 0)
-    again = subset(whole, labeled_rows(whole, str(path), seed=0))
-    assert isinstance(again, ArraySource) and isinstance(few, ArraySource)
-    assert torch.equal(again.pixels, few.pixels[torch.from_numpy(rows)])
-
-
-@pytest.mark.parametrize(
-    "form", ["{0}/{0}_{1}.JPEG", "{0}_{1}.JPEG", "{0}_{1}", "./{0}/{0}_{1}.JPEG"]
-)
-def test_a_list_may_name_images_by_path_by_file_or_without_the_ending(
-    form: str, tmp_path: Path
-) -> None:
-    for name in ("n01440764", "n01443537"):
-        (tmp_path / "data" / name).mkdir(parents=True)
-        for i in range(4):
-            picture(i).save(tmp_path / "data" / name / f"{name}_{i}.JPEG")
-    wanted = [form.format("n01443537", 2), "", form.format("n01440764", 1), "# no name"]
-    (tmp_path / "list.txt").write_text("\r\n".join([*wanted, wanted[0]]))
-    source = open_source(str(tmp_path / "data"))
-    assert labeled_rows(source, str(tmp_path / "list.txt"), seed=0).tolist() == [1, 6]
-
-
-@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_list_may_be_written_by_any_editor(start: bytes, end: bytes, tmp_path: Path) -> None:
-    source = open_source(str(photo_folder(tmp_path / "data")))
-    lines = [b"cat/003.jpg", b'"dog/004.jpg"', b""]
-    (tmp_path / "list.txt").write_bytes(start + end.join(lines))
-    assert labeled_rows(source, str(tmp_path / "list.txt"), seed=0).tolist() == [3, 16]
-
-
-def test_numbers_that_no_image_has_are_no_classes_to_draw_from() -> None:
-    source = labeled_source([5, 0, 4])
-    assert counts(source, labeled_rows(source, "3-per-class", seed=0)) == [3, 0, 3]
-    assert counts(source, labeled_rows(source, "50%", seed=0)) == [2, 0, 2]
-
-
-def test_names_that_are_absent_are_counted_and_the_first_is_given(tmp_path: Path) -> None:
-    source = open_source(str(photo_folder(tmp_path / "data")))
-    (tmp_path / "list.txt").write_text("cat/001.jpg\ncat/999.jpg\ncow/001.jpg\n")
-    with pytest.raises(InputError, match=r"2 of its 3 names .* the first is cat/999\.jpg"):
-        labeled_rows(source, str(tmp_path / "list.txt"), seed=0)
-
-
-def test_a_name_of_two_images_is_refused(tmp_path: Path) -> None:
-    source = open_source(str(photo_folder(tmp_path / "data")))
-    (tmp_path / "list.txt").write_text("001.jpg\n")
-    with pytest.raises(InputError, match=r"001\.jpg fits several .* cat/001\.jpg and dog/001"):
-        labeled_rows(source, str(tmp_path / "list.txt"), seed=0)
-
-
-def named_source(names: list[str]) -> ArraySource:
-    source = labeled_source([len(names)])
-    source.places = names
-    return source
-
-
-@pytest.mark.parametrize(("count", "warned"), [(12_811, True), (12_810, False)])
-def test_a_list_as_long_as_a_published_one_is_compared_with_it(
-    count: int, warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = [f"n0_{i}.JPEG" for i in range(count)]
-    (tmp_path / "list.txt").write_text("\n".join(names))
-    rows = labeled_rows(named_source(names), str(tmp_path / "list.txt"), seed=0)
-    assert len(rows) == count
-    said = capsys.readouterr().err
-    assert ("list.txt: has as many names as SimCLR's published list" in said) == warned
-    assert said.count("\n") == warned
-
-
-def test_the_published_list_itself_is_taken_in_silence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a list of our own in the place of the published, which is not ours to give away."""
-    names = [f"n0_{i}.JPEG" for i in range(20)]
-    content = "\n".join(names)
-    (tmp_path / "list.txt").write_text(content)
-    published = {20: hashlib.sha256(content.encode()).hexdigest()}
-    monkeypatch.setattr(splits, "_PUBLISHED", published)
-    assert len(labeled_rows(named_source(names), str(tmp_path / "list.txt"), seed=0)) == 20
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("spec", "says"),
-    [
-        ("", "--labels: say which"),
-        ("0%", "above 0 and at most 100, not 0"),
-        ("101%", "above 0 and at most 100, not 101"),
-        ("0-per-class", "at least 1 image"),
-        ("4-per-class", "class class 1 has only 3 training images"),
-        ("ten", "--labels: ten is neither"),
-        (".", "--labels: . is neither"),
-    ],
-)
-def test_what_cannot_be_labeled_is_named(spec: str, says: str) -> None:
-    with pytest.raises(InputError, match=re.escape(says)):
-        labeled_rows(labeled_source([5, 3]), spec, seed=0)
-
-
-def test_a_list_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "list.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not a text file"):
-        labeled_rows(labeled_source([5]), str(tmp_path / "list.txt"), seed=0)
-
-
-def test_a_draw_is_told_from_a_list() -> None:
-    assert [is_draw(spec) for spec in ("1%", "0.5%", "3-per-class", "list.txt")] == [
-        True,
-        True,
-        True,
-        False,
-    ]
+def test_raw_digits_are_easy_so_the_splits_are_sound() -> None:
+    train, test = open_splits("digits")
+    assert isinstance(train, wcl.data.ArraySource)
+    assert isinstance(test, wcl.data.ArraySource)
+    assert train.labels is not None
+    assert test.labels is not None
+    predicted = predict(
+        test.pixels.flatten(1).float(), train.pixels.flatten(1).float(), train.labels, 10, 1, 0.1
+    )
+    assert float((predicted == test.labels).float().mean()) > 0.97

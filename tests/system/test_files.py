@@ -14,7 +14,7 @@ import wcl
 from runs import tiny_run
 from wcl.cli import run_command
 from wcl.config import KnnConfig
-from wcl.evaluation.classes import check_confusion, write_confusion
+from wcl.evaluation.confusion import check_confusion, write_confusion
 from wcl.system.errors import InputError
 from wcl.system.files import atomic_write, clear_unfinished, free_name, holds_files, new_file
 from wcl.system.paths import expanded

@@ -1,7 +1,8 @@
 """k-NN accuracy during pretraining, which training receives as a callback."""
 
 from wcl.config import KnnConfig, PretrainConfig
-from wcl.evaluation import evaluate, labeled_splits
+from wcl.evaluation import evaluate
+from wcl.evaluation.splits import labeled_splits
 from wcl.models.encoder import Encoder
 from wcl.system.errors import InputError, RunError
 from wcl.system.progress import say
@@ -24,12 +25,12 @@ class KnnCallback:
         """Raise InputError if the data do not allow the measurement, before training starts.
 
         Args:
-            channels: of the run's images.
+            channels: channels of the images.
         """
         if not self._every:
             return
         try:
-            labeled_splits("knn", self._config, channels)
+            labeled_splits(self._config, channels)
         except InputError as error:
             raise InputError(f"--log.knn_every: {error}; or leave it at 0") from error
 

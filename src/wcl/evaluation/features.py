@@ -1,4 +1,4 @@
-"""Features of all images of a source, without augmentation, computed once for each encoder."""
+"""Features of all images of a source, without augmentation, cached in the run folder."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -14,27 +14,19 @@ from wcl.data.decode import UnreadableImage, center_crop, decoded
 from wcl.data.source import ArraySource, Source
 from wcl.data.workers import Workers, worker_count
 from wcl.models.encoder import Encoder, weights_sha256
-from wcl.models.weights_file import read_all, write_weights
+from wcl.models.weights_file import read_weights, write_weights
 from wcl.system.errors import InputError, RunError, WorkerLost
 from wcl.system.files import clear_unfinished
 from wcl.system.progress import say, track
 from wcl.system.run_folder import RunFolder
 
 BATCH = 256
-"""Images that pass through the encoder together."""
-_SEAL = "sha256"  # of a file's name, features and rows, among its metadata
-_PREPROCESSING = "center crop 1"  # changes whenever `center_crop` gives other pixels
+"""Images that pass through the encoder at a time."""
+_PREPROCESSING = "center crop 1"  # must change whenever `center_crop` returns other pixels
 
 
 def features(encoder: Encoder, source: Source, num_workers: int = -1) -> tuple[Tensor, Tensor]:
-    """Features and labels of the images that can be read.
-
-    Those of an encoder that was loaded from a run are kept in the run's folder, under a name that
-    depends on the weights, the images and how they are prepared.
-
-    Returns:
-        (n, features) and (n,) on the host.
-    """
+    """Return features and labels of the readable images: (n, D) and (n,) on the host."""
     assert source.labels is not None
     values, rows = features_and_rows(encoder, source, num_workers)
     return values, source.labels[rows]
@@ -43,85 +35,78 @@ def features(encoder: Encoder, source: Source, num_workers: int = -1) -> tuple[T
 def features_and_rows(
     encoder: Encoder, source: Source, num_workers: int = -1
 ) -> tuple[Tensor, Tensor]:
-    """Features of the images that can be read, and their numbers: (n, features) and (n,)."""
-    everything = torch.arange(len(source))
-    values, rows = kept(
-        encoder, source, _PREPROCESSING, everything, lambda: _compute(encoder, source, num_workers)
-    )
-    if skipped := len(source) - len(rows):
-        say(f"{source.name}: {skipped} of {len(source)} images cannot be read; left out")
+    """Return features and numbers of the readable images: (n, D) and (n,) on the host."""
+
+    def compute() -> tuple[Tensor, Tensor]:
+        parts = []
+        batches = pixel_batches(encoder, source, num_workers)
+        text = f"computing features of {len(source):,} images"
+        for pixels, index in track(batches, text, -(-len(source) // BATCH)):
+            parts.append((encoder.embed(pixels), index))
+        if not parts:
+            raise InputError(f"{source.name}: {none_can_be_read(len(source))}")
+        values, rows = (torch.cat(column) for column in zip(*parts, strict=True))
+        return values, rows
+
+    every = torch.arange(len(source))
+    values, rows = cached_features(encoder, source, _PREPROCESSING, every, compute)
+    if unreadable := len(source) - len(rows):
+        say(f"{source.name}: {unreadable} of {len(source)} images cannot be read; left out")
     return values, rows
 
 
-def kept(
+def cached_features(
     encoder: Encoder,
     source: Source,
-    how: str,
+    preprocessing: str,
     wanted: Tensor,
     compute: Callable[[], tuple[Tensor, Tensor]],
 ) -> tuple[Tensor, Tensor]:
-    """Features of some images and their numbers, computed unless the encoder's run has them.
+    """Return features and image numbers from the folder of the encoder's run, or compute them.
 
     Args:
-        encoder: whose features they are.
+        encoder: the encoder; if it does not belong to a run, nothing is cached.
         source: the images.
-        how: names the preparation of the images.
-        wanted: the numbers of the images that the features are of, if all can be read.
-        compute: gives (n, features) and (n,) on the host.
+        preprocessing: identifies how the images are prepared.
+        wanted: (n,) numbers of the images.
+        compute: returns (m, D) features and (m,) numbers of the readable images, on the host.
 
     Raises:
         RunError: features are not finite.
     """
-    place = _place(encoder, source, how)
-    found = None if place is None else _read(place)
-    if found is None or _another_can_be_read(source, wanted, found[1]):
-        found = compute()
-        if not bool(found[0].isfinite().all()):
-            raise RunError("the encoder's features are not finite; its training must have diverged")
-        if place is not None:
-            _write(place, *found)
-    return found
+    path = None
+    if encoder.home is not None:
+        name = f"{features_key(encoder, source, preprocessing)}.safetensors"
+        path = RunFolder(encoder.home).features / name
+    cached = None if path is None else _read(path)
+    if cached is not None and not _any_readable(source, wanted[~torch.isin(wanted, cached[1])]):
+        return cached
+    values, rows = compute()
+    if not bool(values.isfinite().all()):
+        raise RunError("the encoder's features are not finite; its training must have diverged")
+    if path is not None:
+        _write(path, values, rows)
+    return values, rows
 
 
-def _another_can_be_read(source: Source, wanted: Tensor, rows: Tensor) -> bool:
-    """Whether an image that could not be read then can be now: the disk may have been away."""
-    for row in wanted[~torch.isin(wanted, rows)].tolist():
+def _any_readable(source: Source, rows: Tensor) -> bool:
+    """Return whether any of these images, which could not be read before, now can be."""
+    for row in rows.tolist():
         with suppress(UnreadableImage):
             decoded(source.image(row), source.channels)
             return True
     return False
 
 
-def _compute(encoder: Encoder, source: Source, num_workers: int) -> tuple[Tensor, Tensor]:
-    parts, kept = [], []
-    total = -(-len(source) // BATCH)
-    doing = f"computing features of {len(source):,} images"
-    for pixels, index in track(pixel_batches(encoder, source, num_workers), doing, total):
-        parts.append(encoder.embed(pixels))
-        kept.append(index)
-    rows = torch.cat(kept) if kept else torch.empty(0, dtype=torch.long)
-    if len(rows) == 0:
-        raise InputError(f"{source.name}: {none_can_be_read(len(source))}")
-    return torch.cat(parts), rows
-
-
 def none_can_be_read(images: int) -> str:
-    """Why there is nothing to compute with: of the whole source, or of a part held out of it."""
-    return f"none of the {images} images asked for can be read; `wcl data` says why"
+    """Return the message for a source, or a part of one, without a readable image."""
+    return f"none of the {images} images asked for can be read; `wcl data` shows why"
 
 
-def _place(encoder: Encoder, source: Source, how: str) -> Path | None:
-    """The file for these features, or None for an encoder that is not of a run."""
-    if encoder.home is None:
-        return None
-    name = f"{features_key(encoder, source, how)}.safetensors"
-    return RunFolder(encoder.home).features / name
-
-
-def features_key(encoder: Encoder, source: Source, how: str = _PREPROCESSING) -> str:
-    """A name for these features, of the weights, the images and how they are prepared."""
+def features_key(encoder: Encoder, source: Source, preprocessing: str = _PREPROCESSING) -> str:
+    """Return a digest of the weights, the images and how they are prepared."""
     described = encoder.description
-    digest = hashlib.sha256(how.encode())
+    digest = hashlib.sha256(preprocessing.encode())
     prepared = described.image_size, described.channels, described.mean, described.std
     digest.update(repr(prepared).encode())
     digest.update(source.fingerprint(times=True).encode())
@@ -130,67 +115,54 @@ def features_key(encoder: Encoder, source: Source, how: str = _PREPROCESSING) ->
 
 
 def _read(path: Path) -> tuple[Tensor, Tensor] | None:
-    """Features and rows, unless they are not there or not as they were written."""
+    """Return features and rows, or None if the file is missing or damaged."""
     try:
-        found, metadata = read_all(path)
-        whole = metadata[_SEAL] == _seal(path, found)
-        return (found["features"], found["rows"]) if whole else None
-    except (OSError, SafetensorError, KeyError, ValueError):
+        tensors = read_weights(path)
+        return tensors["features"], tensors["rows"]
+    except (OSError, SafetensorError, KeyError):
         return None
 
 
-def _seal(path: Path, found: dict[str, Tensor]) -> str:
-    """A digest of the name too: features under another's name are of other images."""
-    return hashlib.sha256(f"{path.stem} {weights_sha256(found)}".encode()).hexdigest()
-
-
 def _write(path: Path, values: Tensor, rows: Tensor) -> None:
-    """Keep them if that is possible; an evaluation does not fail for it."""
-    found = {"features": values, "rows": rows}
+    """Cache features; a failure is reported and does not end the evaluation."""
     try:
         path.parent.mkdir(exist_ok=True)
         clear_unfinished(path.parent)
-        write_weights(path, found, {_SEAL: _seal(path, found)})
+        write_weights(path, {"features": values, "rows": rows})
     except OSError as error:
-        say(f"features are not kept for the next time ({error.strerror})")
+        say(f"features are not cached for the next evaluation ({error.strerror})")
 
 
 def pixel_batches(
     encoder: Encoder, source: Source, num_workers: int = -1
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """All images as the encoder wants them: ((n, C, size, size) bytes, (n,) numbers).
+    """Yield all images as the encoder needs them: ((n, C, size, size) bytes, (n,) numbers).
 
-    A batch of BATCH consecutive images lacks those that cannot be read, and is left out if it has
-    no other.
+    A batch covers BATCH consecutive images without the unreadable ones; empty batches are skipped.
     """
-    size = encoder.description.image_size
-    if (
-        isinstance(source, ArraySource)
-        and source.pixels.shape[1:] == (encoder.description.channels, size, size)
-        and not source.unreadable
-    ):
-        numbers = torch.arange(len(source))
-        yield from zip(source.pixels.split(BATCH), numbers.split(BATCH), strict=True)
-        return
-    in_memory = isinstance(source, ArraySource)
-    decoders: Workers[range, tuple[Tensor, Tensor]] = Workers(
-        source.name,
-        _CenterCrops(source, size, encoder.description.channels),
-        0 if in_memory else worker_count(num_workers),
-    )
+    size, channels = encoder.description.image_size, encoder.description.channels
     rows = range(len(source))
+    if isinstance(source, ArraySource):
+        if source.pixels.shape[1:] == (channels, size, size) and not source.unreadable:
+            yield from zip(source.pixels.split(BATCH), torch.tensor(rows).split(BATCH), strict=True)
+            return
+        processes = 0
+    else:
+        processes = worker_count(num_workers)
+    crops = _CenterCrops(source, size, channels)
+    decoders: Workers[range, tuple[Tensor, Tensor]] = Workers(source.name, crops, processes)
     try:
         for pixels, index in decoders.done([rows[i : i + BATCH] for i in rows[::BATCH]]):
             if len(index):
                 yield pixels, index
     except WorkerLost as error:
-        raise RunError(f"{error}; the same command may be given again") from error
+        raise RunError(f"{error}; give the same command again") from error
     finally:
         decoders.stop()
 
 
 class _CenterCrops(Dataset[tuple[Tensor, Tensor]]):
-    """Of some images, the pixels and the numbers of those that can be read."""
+    """Pixels and numbers of the readable images of a range."""
 
     def __init__(self, source: Source, size: int, channels: int) -> None:
         self.source = source
@@ -198,9 +170,9 @@ class _CenterCrops(Dataset[tuple[Tensor, Tensor]]):
         self.channels = channels
 
     def __getitem__(self, rows: range) -> tuple[Tensor, Tensor]:
-        crops, kept = [], []
+        crops, readable = [], []
         for index in rows:
             with suppress(UnreadableImage):
                 crops.append(center_crop(self.source.image(index), self.size, self.channels))
-                kept.append(index)
-        return torch.stack(crops) if crops else torch.empty(0), torch.tensor(kept)
+                readable.append(index)
+        return torch.stack(crops) if crops else torch.empty(0), torch.tensor(readable)

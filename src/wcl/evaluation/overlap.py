@@ -1,7 +1,6 @@
-"""Test images that were trained on: they flatter every figure."""
+"""Test images that are also training images, which inflate every result."""
 
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,37 +9,36 @@ from wcl.data.decode import UnreadableImage, open_image
 from wcl.data.folder import ImageFiles
 from wcl.data.source import ArraySource, Subset
 
-_END = 4096  # bytes
+_TAIL = 4096  # bytes
 
 
 def overlap(train: Source, test: Source) -> list[str]:
-    """Where the test images are that are among the training images too, byte for byte.
+    """Return the places of the test images that are also training images, byte for byte.
 
-    Images in memory are compared by their pixels and files by their bytes, of which only those are
-    read that have a partner of the same length, and whole only if it ends alike: of many photos,
-    some are as long as others. What is no image, such as an empty file, does not count. Other
-    sources are compared by where images are.
+    Images in memory are compared by their pixels, files by their content, and other sources by
+    their places. Of many photos, some have the same size by chance: only those are read, and only
+    those whose last bytes match are read completely. Files that are no images do not count.
     """
     if isinstance(train, ArraySource) and isinstance(test, ArraySource):
         known = {_digest(image.numpy().tobytes()) for image in train.pixels}
-        pairs = ((i, _digest(image.numpy().tobytes())) for i, image in enumerate(test.pixels))
-        return [test.where(i) for i, digest in pairs if digest in known]
-    train_files, test_files = (dict(_files(source)) for source in (train, test))
-    if not (train_files and test_files):
+        digests = (_digest(image.numpy().tobytes()) for image in test.pixels)
+        return [test.where(i) for i, digest in enumerate(digests) if digest in known]
+    files, test_files = dict(_files(train)), dict(_files(test))
+    if not (files and test_files):
         places = {train.where(i) for i in range(len(train))}
-        return [where for i in range(len(test)) if (where := test.where(i)) in places]
-    partners = set(train_files.values())
-    for look in (_size, _end, _content):  # each at those alone that had a partner before
-        ours = {file: look(file) for file in partners}
-        theirs = {number: look(file) for number, file in test_files.items()}
-        common = {*ours.values()} & {*theirs.values()}
-        partners = {file for file, found in ours.items() if found in common}
-        test_files = {n: file for n, file in test_files.items() if theirs[n] in common}
+        return [place for i in range(len(test)) if (place := test.where(i)) in places]
+    train_files = set(files.values())
+    for key in (_size, _tail, _content):
+        train_keys = {file: key(file) for file in train_files}
+        test_keys = {number: key(file) for number, file in test_files.items()}
+        common = {*train_keys.values()} & {*test_keys.values()}
+        train_files = {file for file, value in train_keys.items() if value in common}
+        test_files = {n: file for n, file in test_files.items() if test_keys[n] in common}
     return [test.where(number) for number, file in test_files.items() if _is_image(file)]
 
 
 def _files(source: Source) -> Iterator[tuple[int, Path]]:
-    """The files of a source by the numbers of the images, if it has any."""
+    """Yield the number and the file of each image, if the images are files."""
     if isinstance(source, Subset):
         inner = dict(_files(source.source))
         yield from ((new, inner[old]) for new, old in enumerate(source.indices.tolist()) if inner)
@@ -50,31 +48,29 @@ def _files(source: Source) -> Iterator[tuple[int, Path]]:
 
 def _size(file: Path) -> int:
     try:
-        return file.stat().st_size if file.is_file() else -1
+        return file.stat().st_size if file.is_file() else -1  # reading a pipe would block
     except OSError:
         return -1
 
 
-def _end(file: Path) -> bytes:
-    """A digest of the last few kilobytes, or of all if there is no more."""
-    return _content(file, last=_END)
+def _tail(file: Path) -> bytes:
+    return _content(file, max(0, _size(file) - _TAIL))
 
 
-def _content(file: Path, last: int = 0) -> bytes:
-    """A digest of what is in a file; of its place if it cannot be read."""
-    try:
-        if file.is_file():  # a pipe would keep us waiting
+def _content(file: Path, start: int = 0) -> bytes:
+    """Return a digest of the content, or of the path if the file cannot be read."""
+    if _size(file) >= 0:
+        try:
             with file.open("rb") as opened:
-                if last:
-                    opened.seek(max(0, os.fstat(opened.fileno()).st_size - last))
+                opened.seek(start)
                 return _digest(opened.read())
-    except OSError:
-        pass
-    return _digest(str(file).encode())
+        except OSError:
+            pass
+    return _digest(str(file).encode(errors="replace"))
 
 
 def _is_image(file: Path) -> bool:
-    """Whether it begins as an image does: to decode all would take as long as an evaluation."""
+    """Return whether the file starts like an image; decoding it would take too long."""
     try:
         open_image(file).close()
     except UnreadableImage:

@@ -1,4 +1,4 @@
-"""What an evaluation found, as a table for people and as JSON for programs."""
+"""The result of an evaluation, as a table for people and as JSON for programs."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,21 +10,21 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one protocol."""
+    """The result of one protocol."""
 
     protocol: str
     score: float
-    """Share of the test images that were classified rightly, or what `measure` says."""
+    """What `measure` names."""
     n_train: int
-    """0 for a protocol that has nothing to train."""
+    """Number of training images; 0 for a protocol without training."""
     n_test: int
     seconds: float
     details: dict[str, Any] = field(default_factory=dict)
-    """What else the protocol has to say."""
+    """Further values of the protocol."""
     rows: list[dict[str, Any]] = field(default_factory=list)
-    """Figures of several settings or classes, one line of a table each."""
+    """Figures of several settings or classes, one row of a table each."""
     measure: Literal["top1", "map", "silhouette"] = "top1"
-    """Accuracy; mean average precision where images have several labels; how well classes part."""
+    """Accuracy; mean average precision where images have several labels; or silhouette."""
 
     @property
     def top1(self) -> float:
@@ -33,6 +33,7 @@ class Result:
         return self.score
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the JSON object of `wcl eval PROTOCOL --json`."""
         return {
             "protocol": self.protocol,
             self.measure: self.score,
@@ -45,23 +46,20 @@ class Result:
 
 
 def show(result: Result) -> None:
-    """Print a result as a table, and its rows as another."""
+    """Print a result as a table, and lists of figures as further tables."""
     console = Console()
-    values = {name: value for name, value in result.as_dict().items() if name != "rows"}
-    table = Table(show_header=False)
-    tables = [result.rows]
+    values = result.as_dict()
+    tables = [values.pop(name) for name in ("sweep", "rows") if name in values]
+    summary = Table(show_header=False)
     for name, value in values.items():
-        if isinstance(value, list):
-            tables.insert(0, value)
-        else:
-            table.add_row(name, escape(_text(value)))
-    console.print(table)
-    for rows in filter(None, tables):
+        summary.add_row(name, _text(value))
+    console.print(summary)
+    for rows in tables:
         table = Table(*rows[0])
         for row in rows:
-            table.add_row(*(escape(_text(value)) for value in row.values()))
+            table.add_row(*map(_text, row.values()))
         console.print(table)
 
 
 def _text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return escape(f"{value:.4g}" if isinstance(value, float) else str(value))

@@ -14,6 +14,7 @@ from wcl.config import KnnConfig
 from wcl.data import Source, absolute, first_classes, in_memory, limited, open_splits, with_channels
 from wcl.evaluation.features import BATCH, pixel_batches
 from wcl.evaluation.knn import knn, predict
+from wcl.evaluation.splits import match_classes
 from wcl.models.encoder import Description, Encoder
 from wcl.report.runs import Run, short
 from wcl.report.scores import Scores, evaluated
@@ -201,12 +202,9 @@ def _splits(spec: str, classes: int, most: int) -> Splits:
     if train.labels is None or test.labels is None:
         raise InputError("the images have no labels")
     train, test = (first_classes(source, classes) for source in (train, test))
-    number = {name: i for i, name in enumerate(train.classes)}
-    if not len(test) or not {*test.classes} <= number.keys():
-        raise InputError("the test images are of other classes")
-    assert test.labels is not None
-    labels = torch.tensor([number[name] for name in test.classes])[test.labels]
-    test.labels, test.classes = labels, train.classes
+    if not len(test):
+        raise InputError("no images are left for the test")
+    match_classes(train, test)
     some = limited(train, _QUICK_TRAIN, 0), limited(test, _QUICK_TEST, 0)
     whole = len(train) + len(test) <= most
     chosen = (train, test) if whole else some

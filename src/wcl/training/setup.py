@@ -119,10 +119,10 @@ def prepare(
 
 def _must_be_measurable(config: PretrainConfig, channels: int) -> None:
     """Raise InputError if k-NN after an epoch would do so: that epoch would be lost."""
-    from wcl.evaluation import labeled_splits
+    from wcl.evaluation.splits import labeled_splits
 
     try:
-        labeled_splits("knn", KnnConfig(data=config.data, classes=config.classes), channels)
+        labeled_splits(KnnConfig(data=config.data, classes=config.classes), channels)
     except InputError as error:
         raise InputError(f"--log.knn_every: {error}; or leave it at 0") from error
 

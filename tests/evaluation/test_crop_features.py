@@ -1,4 +1,4 @@
-"""Features of random crops: those of the pretraining, fresh or kept, and always of their labels."""
+"""Features of random crops: as in pretraining, fresh or cached, and with the right labels."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,8 @@ import wcl
 from images import photo_folder
 from runs import photo_run, tiny_run
 from wcl.data import Source, open_splits
-from wcl.evaluation import crops
-from wcl.evaluation.crops import KEPT, CropFeatures, crop_and_flip
+from wcl.evaluation import crop_features
+from wcl.evaluation.crop_features import CACHED_EPOCHS, CropFeatures, crop_and_flip
 from wcl.models.encoder import Encoder
 from wcl.system.errors import InputError
 
@@ -35,7 +35,7 @@ def digits() -> Source:
     return open_splits("digits")[0]
 
 
-def whole(batches: crops.Batches, epoch: int) -> tuple[Tensor, Tensor]:
+def whole(batches: crop_features.Batches, epoch: int) -> tuple[Tensor, Tensor]:
     inputs, labels = (torch.cat(some) for some in zip(*batches(epoch), strict=True))
     return inputs, labels
 
@@ -47,29 +47,24 @@ def in_some_order(inputs: Tensor, labels: Tensor) -> list[tuple[float, ...]]:
 def test_crops_and_flips_are_those_of_the_pretraining(run: Path, cutting: Encoder) -> None:
     own = crop_and_flip(wcl.load(run)).config
     assert (own.scale, own.flip) == ((1.0, 1.0), 0)  # as the recipe of the digits has it
-    told = crop_and_flip(cutting).config
-    assert (told.scale, told.flip, told.jitter, told.grayscale, told.blur) == (
-        (0.3, 0.6),
-        0.5,
-        0,
-        0,
-        0,
-    )
+    config = crop_and_flip(cutting).config
+    assert (config.scale, config.flip) == ((0.3, 0.6), 0.5)
+    assert (config.jitter, config.grayscale, config.blur) == (0, 0, 0)
 
 
 def test_the_first_epochs_are_the_papers_to_the_bit(cutting: Encoder, digits: Source) -> None:
     paper, fast = (CropFeatures(cutting, digits, 128, 3) for _ in range(2))
-    kept = fast.in_turn(KEPT + 1)
-    for epoch in range(KEPT):
-        for left, right in zip(whole(paper.fresh, epoch), whole(kept, epoch), strict=True):
+    cached = fast.cached(CACHED_EPOCHS + 1)
+    for epoch in range(CACHED_EPOCHS):
+        for left, right in zip(whole(paper.fresh, epoch), whole(cached, epoch), strict=True):
             assert torch.equal(left, right)
-    assert not torch.equal(whole(paper.fresh, KEPT)[0], whole(kept, KEPT)[0])
+    assert not torch.equal(whole(paper.fresh, CACHED_EPOCHS)[0], whole(cached, CACHED_EPOCHS)[0])
 
 
 def test_later_epochs_repeat_them_in_other_orders(cutting: Encoder, digits: Source) -> None:
-    kept = CropFeatures(cutting, digits, 128, 3).in_turn(3 * KEPT)
-    for epoch in range(KEPT):
-        first, second, third = (whole(kept, epoch + k * KEPT) for k in range(3))
+    cached = CropFeatures(cutting, digits, 128, 3).cached(3 * CACHED_EPOCHS)
+    for epoch in range(CACHED_EPOCHS):
+        first, second, third = (whole(cached, epoch + k * CACHED_EPOCHS) for k in range(3))
         assert not torch.equal(first[1], second[1])
         assert not torch.equal(second[1], third[1])
         assert in_some_order(*first) == in_some_order(*second) == in_some_order(*third)
@@ -77,7 +72,7 @@ def test_later_epochs_repeat_them_in_other_orders(cutting: Encoder, digits: Sour
 
 def test_both_probes_are_one_as_long_as_nothing_is_repeated(run: Path) -> None:
     fast, paper = (
-        wcl.evaluate(run, "linear", "digits", mode=mode, epochs=KEPT, lr=1.0)
+        wcl.evaluate(run, "linear", "digits", mode=mode, epochs=CACHED_EPOCHS, lr=1.0)
         for mode in ("fast", "paper")
     )
     assert fast.as_dict() | {"mode": "", "seconds": 0} == paper.as_dict() | {
@@ -86,9 +81,9 @@ def test_both_probes_are_one_as_long_as_nothing_is_repeated(run: Path) -> None:
     }
 
 
-def test_crops_are_kept_for_the_next_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crops_are_cached_for_the_next_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = wcl.evaluate(run, "linear", "digits", epochs=6)
-    monkeypatch.setattr(CropFeatures, "_compute", None)  # cannot be called
+    monkeypatch.setattr(CropFeatures, "_batches", None)  # cannot be called
     again = wcl.evaluate(run, "linear", "digits", epochs=6, lr=[0.1, 1.0])
     assert again.top1 == first.top1
     with pytest.raises(TypeError):
@@ -104,10 +99,10 @@ def test_photos_that_cannot_be_read_are_left_out_and_counted(
     source = wcl.data.open_source(str(data))
     for mode in ("fast", "paper"):
         features = CropFeatures(encoder, source, len(source), 0, num_workers=0)
-        batches = features.in_turn(2) if mode == "fast" else features.fresh
+        batches = features.cached(2) if mode == "fast" else features.fresh
         for epoch in range(2):
             assert len(whole(batches, epoch)[1]) == len(source) - 1
-        assert features.images == len(source) - 1
+        assert features.num_images == len(source) - 1
         assert capsys.readouterr().err.count("1 of 24 images cannot be read; left out") == 1
 
 
@@ -117,11 +112,15 @@ def test_both_have_the_same_steps_where_photos_cannot_be_read(tmp_path: Path) ->
     for file in sorted(data.rglob("*.jpg"))[:11]:
         file.write_bytes(b"")
     features = CropFeatures(encoder, wcl.data.open_source(str(data)), 4, 0, num_workers=0)
-    kept = features.in_turn(2 * KEPT)
-    for epoch in range(KEPT):
+    cached = features.cached(2 * CACHED_EPOCHS)
+    for epoch in range(CACHED_EPOCHS):
         fresh, first, again = (
             [part for _, part in batches(number)]
-            for batches, number in ((features.fresh, epoch), (kept, epoch), (kept, epoch + KEPT))
+            for batches, number in (
+                (features.fresh, epoch),
+                (cached, epoch),
+                (cached, epoch + CACHED_EPOCHS),
+            )
         )
         assert len(fresh) == len(first) == len(again)
         assert all(map(torch.equal, fresh, first))
@@ -137,17 +136,17 @@ def test_batches_of_which_nothing_can_be_read_are_passed_over(mode: str, tmp_pat
     for file in damaged[:-1]:
         file.write_bytes(b"")
     features = CropFeatures(encoder, source, 4, 0, num_workers=0)
-    batches = features.in_turn(1) if mode == "fast" else features.fresh
+    batches = features.cached(1) if mode == "fast" else features.fresh
     assert [len(labels) for _, labels in batches(0)] == [1]
     damaged[-1].write_bytes(b"")
     with pytest.raises(InputError, match="none of the 24 images asked for can be read"):
-        features.in_turn(1) if mode == "fast" else list(batches(1))
+        features.cached(1) if mode == "fast" else list(batches(1))
 
 
 def test_more_than_fits_into_memory_is_refused_with_the_other_way(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crops, "available_memory", lambda: 1000)
-    with pytest.raises(InputError, match="--mode paper keeps none"):
+    monkeypatch.setattr(crop_features, "available_memory", lambda: 1000)
+    with pytest.raises(InputError, match="use --mode paper"):
         wcl.evaluate(run, "linear", "digits")
     assert wcl.evaluate(run, "linear", "digits", mode="paper", epochs=1).n_train == 1280

@@ -32,8 +32,8 @@ def by_class(predicted: Tensor, labels: Tensor, classes: Sequence[str]) -> list[
     images = torch.bincount(labels)
     correct = torch.bincount(labels[right], minlength=len(images))
     return [
-        {"class": classes[number], "images": int(images[number]), "top1": float(share)}
-        for number, share in enumerate(correct / images)
+        {"class": classes[number], "images": int(images[number]), "top1": float(accuracy)}
+        for number, accuracy in enumerate(correct / images)
         if images[number]
     ]
 
