@@ -128,7 +128,7 @@ def test_a_map_is_written_in_the_format_of_its_name(suffix: str, run: Path, tmp_
         ({"out": "nowhere/map.png"}, "in a folder that exists"),
         ({"groups": 1}, "at least 2 classes"),
         ({"against": "nothing"}, "nothing: no encoder"),
-        ({"classes": 1}, "how far classes are apart takes two of them"),
+        ({"classes": 1}, "at least two classes"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(

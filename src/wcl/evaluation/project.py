@@ -1,7 +1,7 @@
-"""A map of features by t-SNE, and numbers beside it, since a picture alone proves nothing.
+"""A map of features by t-SNE, with measures of how well classes are separated.
 
-Some classes are chosen at random, and of two runs the same images are drawn side by side. The
-numbers are of the features themselves, not of the map, which bends distances as it likes.
+Classes and images are chosen at random; two runs are drawn side by side with the same images. The
+measures are computed from the features, because t-SNE does not preserve distances.
 """
 
 import csv
@@ -32,65 +32,64 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MAX_NAME = 32  # characters
-_MARKERS = "osD"  # with the ten colors: thirty kinds, and neighbors in the legend differ in both
-_FEWEST = 4  # images; t-SNE needs some
+_MARKERS = "osD"  # thirty combinations with the ten colors
+_MIN_IMAGES = 4  # for t-SNE
 
 
 def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig) -> Result:
-    """Draw the map, write its numbers, and say how tight the classes are and how far apart."""
-    began = time.perf_counter()
-    picture = _checked(config)
+    """Draw the map, write its coordinates and measure the separation of classes."""
+    start = time.perf_counter()
+    plot = _plot_path(config)
     encoders = {"run": encoder}
     if config.against:
         encoders["against"] = load(config.against, best_device(config.device))
     chosen = choose(test, config)
-    found = {
-        name: features_and_rows(
-            one, with_channels(chosen, one.description.channels), config.num_workers
-        )
-        for name, one in encoders.items()
-    }
-    # Which images can be read does not depend on the encoder.
-    rows = next(iter(found.values()))[1]
-    if len(rows) < _FEWEST:
+    features = {}
+    for name, one in encoders.items():
+        images = with_channels(chosen, one.description.channels)
+        # Which images can be read does not depend on the encoder.
+        features[name], rows = features_and_rows(one, images, config.num_workers)
+    if len(rows) < _MIN_IMAGES:
         raise InputError(f"{test.name}: {len(rows)} readable images are too few for a map")
     assert chosen.labels is not None
     labels = chosen.labels[rows]
     if not 1 < len(labels.unique()) < len(labels):
         raise InputError(
-            f"{test.name}: how far classes are apart takes two of them, and two images of one; "
+            f"{test.name}: at least two classes, one of them with two images, are needed; "
             "give more test images with --test_data"
         )
-    maps = {name: tsne(values, config.seed) for name, (values, _) in found.items()}
-    measured = {name: separation(values, labels) for name, (values, _) in found.items()}
+    maps = {name: tsne(values, config.seed) for name, values in features.items()}
+    measured = {name: separation(values, labels) for name, values in features.items()}
     names = run_names({name: one.home for name, one in encoders.items()})
-    titles = [_title(names[name], measured[name], encoders[name]) for name in found]
-    with atomic_write(picture.with_suffix(".csv")) as numbers, atomic_write(picture) as drawn:
-        _write_numbers(numbers, chosen, rows, maps)
+    titles = [_title(names[name], measured[name], one) for name, one in encoders.items()]
+    table = plot.with_suffix(".csv")
+    with atomic_write(table) as unfinished_table, atomic_write(plot) as unfinished_plot:
+        _write_coordinates(unfinished_table, chosen, rows, maps)
         figure = draw(list(maps.values()), titles, labels, test.classes)
-        save_figure(figure, drawn, picture.suffix.lower())
+        save_figure(figure, unfinished_plot, plot.suffix.lower())
     return Result(
         "project",
         measured["run"]["silhouette"],
         0,
         len(rows),
-        time.perf_counter() - began,
-        {"picture": str(picture), "numbers": str(picture.with_suffix(".csv"))},
+        time.perf_counter() - start,
+        {"picture": str(plot), "numbers": str(table)},
         [{"name": names[name], **figures} for name, figures in measured.items()],
         "silhouette",
     )
 
 
-def _checked(config: ProjectConfig) -> Path:
-    picture = new_file(config.out, PLOT_SUFFIXES)
-    must_be_new(picture.with_suffix(".csv"))
+def _plot_path(config: ProjectConfig) -> Path:
+    """Check the settings and return the path of the plot."""
+    plot = new_file(config.out, PLOT_SUFFIXES)
+    must_be_new(plot.with_suffix(".csv"))
     if config.groups < 2 or config.per_group < 2:
         raise InputError("--groups and --per_group: at least 2 classes of 2 images are needed")
-    return picture
+    return plot
 
 
 def choose(source: Source, config: ProjectConfig) -> Source:
-    """The images to draw: some classes at random, some images of each."""
+    """Choose the images to draw: some classes at random, some images of each."""
     assert source.labels is not None
     generator = np.random.default_rng(seed_of(config.seed, "project"))
     present = np.unique(source.labels.numpy())
@@ -102,24 +101,24 @@ def choose(source: Source, config: ProjectConfig) -> Source:
 
 
 def tsne(values: Tensor, seed: int, quick: bool = False) -> Tensor:
-    """(n, 2) places of features on a map, by scikit-learn's t-SNE on unit vectors.
+    """Map features to the plane by t-SNE on unit vectors: (n, D) → (n, 2).
 
     Args:
         values: (n, D) features.
-        seed: of the map.
-        quick: coarser steps and half as many: 5,000 images took a third of the time.
+        seed: random seed.
+        quick: fewer and coarser steps; 5,000 images take a third of the time.
 
     Raises:
-        RunError: the features are all alike.
+        RunError: all features are equal.
     """
     from sklearn.manifold import TSNE
 
     if float(F.normalize(values, dim=1).std(dim=0).max()) < 1e-7:
         raise RunError(
-            "all features are alike: there is nothing to draw; the encoder has collapsed"
+            "all features are equal: there is nothing to draw; the encoder has collapsed"
         )
     say(f"drawing a map of {len(values):,} images")
-    # Its guide asks for a perplexity below the number of images.
+    # scikit-learn requires a perplexity below the number of images.
     perplexity = min(30.0, (len(values) - 1) / 3)
     fitted = TSNE(
         perplexity=perplexity,
@@ -132,9 +131,9 @@ def tsne(values: Tensor, seed: int, quick: bool = False) -> Tensor:
 
 
 def separation(values: Tensor, labels: Tensor) -> dict[str, float]:
-    """How tight the classes are and how far apart, in cosine distance.
+    """Measure how tight the classes are and how far apart, in cosine distance.
 
-    There must be two classes, and one of them with two images.
+    At least two classes are needed, one of them with two images.
 
     Returns:
         compactness: mean distance of an image to the mean of its class (smaller is tighter);
@@ -158,7 +157,7 @@ def separation(values: Tensor, labels: Tensor) -> dict[str, float]:
 
 
 def run_names(homes: dict[str, Path | None]) -> dict[str, str]:
-    """The runs by the names of their folders, with those above where the names are the same.
+    """Name runs by their folders, with as many parent folders as it takes to tell them apart.
 
     >>> run_names({"run": Path("a/first"), "against": Path("b/first")})
     {'run': 'a/first', 'against': 'b/first'}
@@ -168,7 +167,7 @@ def run_names(homes: dict[str, Path | None]) -> dict[str, str]:
     while len({part[-depth:] for part in parts.values()}) < len(set(parts.values())):
         depth += 1
     names = {role: one_line(str(Path(*part[-depth:]))) for role, part in parts.items()}
-    # An encoder that is not of a run goes by its part in the comparison.
+    # An encoder without a run is named by its role.
     return {role: shortened(names.get(role, role), _MAX_NAME) for role in homes}
 
 
@@ -217,8 +216,8 @@ def draw(
     return figure
 
 
-def _write_numbers(path: Path, source: Source, rows: Tensor, maps: dict[str, Tensor]) -> None:
-    """One line per image: where it is, its class, its place on each map."""
+def _write_coordinates(path: Path, source: Source, rows: Tensor, maps: dict[str, Tensor]) -> None:
+    """Write one line per image: its path, its class and its place on each map."""
     assert source.labels is not None
     with path.open("w", newline="", errors="replace") as file:
         writer = csv.writer(file)
