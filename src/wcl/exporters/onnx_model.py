@@ -10,13 +10,13 @@ from torch import Tensor
 
 from wcl.exporters.format import Format
 from wcl.exporters.traced import (
-    CHECKSUM_ROOM,
+    CHECKSUM_PLACEHOLDER,
     DESCRIPTION,
     ExportedEncoder,
     FromPixels,
-    check,
+    check_features,
     description_of,
-    example,
+    example_images,
     input_format,
     must_be_sealed,
     seal,
@@ -33,7 +33,7 @@ def write(encoder: Encoder, path: Path) -> None:
             warnings.simplefilter("ignore")  # about what tracing might miss, which is checked below
             torch.onnx.export(
                 FromPixels(encoder).eval(),
-                (example(encoder.description),),
+                (example_images(encoder.description),),
                 path,
                 input_names=["images"],
                 output_names=["features"],
@@ -47,10 +47,10 @@ def write(encoder: Encoder, path: Path) -> None:
     onnx.helper.set_model_props(model, {DESCRIPTION: description_of(encoder)})
     # Protobuf reads two concatenated messages as one with the fields of both, so the checksum can
     # be metadata like the description and still be the end of the file.
-    entry = onnx.StringStringEntryProto(key="sha256", value=CHECKSUM_ROOM)
+    entry = onnx.StringStringEntryProto(key="sha256", value=CHECKSUM_PLACEHOLDER)
     end = onnx.ModelProto(metadata_props=[entry])
     path.write_bytes(seal(model.SerializeToString() + end.SerializeToString()))
-    check(encoder, read(path))
+    check_features(encoder, read(path))
 
 
 def read(file: Path, device: str = "cpu") -> ExportedEncoder:

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from wcl.exporters.format import Format
 from wcl.exporters.traced import (
-    CHECKSUM_ROOM,
+    CHECKSUM_PLACEHOLDER,
     DESCRIPTION,
     ExportedEncoder,
     FromPixels,
-    check,
+    check_features,
     description_of,
-    example,
+    example_images,
     input_format,
     must_be_sealed,
     seal,
@@ -32,19 +32,21 @@ def write(encoder: Encoder, path: Path) -> None:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # about what tracing might miss, which is checked below
             network = FromPixels(encoder).eval()
-            traced = torch.jit.trace(network, example(encoder.description), check_trace=False)
+            traced = torch.jit.trace(
+                network, example_images(encoder.description), check_trace=False
+            )
             torch.jit.save(traced, content, _extra_files={DESCRIPTION: description_of(encoder)})
     except RuntimeError as error:
         name, reason = encoder.description.model.backbone, str(error).splitlines()[0]
         raise RunError(f"--to torchscript: {name} cannot be traced ({reason})") from error
     # Debug entries, which only serve error messages, hold paths of this machine.
     with zipfile.ZipFile(content) as traced_file, zipfile.ZipFile(public, "w") as archive:
-        archive.comment = CHECKSUM_ROOM  # the end of a zip file, which readers skip
+        archive.comment = CHECKSUM_PLACEHOLDER  # the end of a zip file, which readers skip
         for entry in traced_file.infolist():
             if not entry.filename.endswith(".debug_pkl"):
                 archive.writestr(entry, traced_file.read(entry))
     path.write_bytes(seal(public.getvalue()))
-    check(encoder, read(path))
+    check_features(encoder, read(path))
 
 
 def read(file: Path, device: str = "cpu") -> ExportedEncoder:

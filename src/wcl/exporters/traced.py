@@ -14,7 +14,7 @@ from wcl.system.errors import InputError, RunError
 DESCRIPTION = "wcl-export-1"
 """Name of the description inside a file."""
 
-CHECKSUM_ROOM = b"0" * 64
+CHECKSUM_PLACEHOLDER = b"0" * 64
 """Placeholder for the checksum at the end of a file."""
 
 _BATCHES = (1, 2, 5)
@@ -49,7 +49,7 @@ class ExportedEncoder(Embedder):
         self.feature_dim = self.description.feature_dim
         self._compute = compute
         try:
-            found = compute(example(self.description)).shape[1:]
+            found = compute(example_images(self.description)).shape[1:]
         except Exception as error:  # of torch or onnxruntime, for images of a wrong shape
             reason = str(error).splitlines()[0]
             raise InputError(
@@ -78,7 +78,7 @@ def description_of(encoder: Encoder) -> str:
     return json.dumps(encoder.described(heads=()))
 
 
-def example(described: Description) -> Tensor:
+def example_images(described: Description) -> Tensor:
     """Return blank images to trace a network with: a file may keep a copy of them."""
     return torch.zeros(2, described.channels, described.image_size, described.image_size)
 
@@ -91,14 +91,14 @@ def input_format(described: Description) -> str:
 
 def seal(content: bytes) -> bytes:
     """Replace the placeholder at the end of a file by the SHA-256 of everything before it."""
-    rest = content.removesuffix(CHECKSUM_ROOM)
+    rest = content.removesuffix(CHECKSUM_PLACEHOLDER)
     return rest + _checksum(rest)
 
 
 def must_be_sealed(content: bytes, file: Path) -> None:
     """Raise InputError if a file has changed since it was sealed."""
-    room = len(CHECKSUM_ROOM)
-    if content[-room:] != _checksum(content[:-room]):
+    length = len(CHECKSUM_PLACEHOLDER)
+    if content[-length:] != _checksum(content[:-length]):
         raise InputError(f"{file}: damaged: its checksum does not match its content")
 
 
@@ -106,7 +106,7 @@ def _checksum(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest().encode()
 
 
-def check(encoder: Encoder, exported: Embedder) -> None:
+def check_features(encoder: Encoder, exported: Embedder) -> None:
     """Compare the features of random images, for batches of several sizes.
 
     Raises:
