@@ -1,4 +1,4 @@
-"""The benchmarks run and print the figures under their names; what they measure is not judged."""
+"""The benchmarks run and print named figures; their values are not asserted."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The paper's figures: complete, and in agreement with the differences that it prints and tells."""
+"""The published figures are complete and agree with the differences that the paper states."""
 
 import pytest
 
@@ -16,22 +16,22 @@ def test_every_row_has_a_figure_for_every_column(source: str) -> None:
         assert len(figures) == len(found["columns"]), row
 
 
-def test_the_gains_that_are_printed_are_differences_but_for_the_one_slip() -> None:
+def test_printed_gains_are_differences_except_for_one_misprint() -> None:
     found = published("Table 1")
-    slips = []
+    misprints = []
     for row, gains in found["gains"].items():
         simclr = found["rows"][row.replace("WCL", "SimCLR")]
         for column, ours, theirs, gain in zip(
             found["columns"], found["rows"][row], simclr, gains, strict=True
         ):
-            if abs(ours - theirs - gain) > 0.0101:  # they were rounded after they were taken
-                slips.append((row, column, gain, round(ours - theirs, 2)))
-    assert slips == [("WCL, batch 128", "CIFAR-10, 300 epochs", 2.91, 2.11)]
+            if abs(ours - theirs - gain) > 0.0101:  # rounded after subtraction
+                misprints.append((row, column, gain, round(ours - theirs, 2)))
+    assert misprints == [("WCL, batch 128", "CIFAR-10, 300 epochs", 2.91, 2.11)]
     assert any("2.91" in note and "2.11" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize(
-    ("better", "worse", "told"),
+    ("better", "worse", "stated"),
     [
         # "a 0.53% performance drop", "1.72% improvements over the baseline", "further … by 2.26%"
         (("Table 2", "g alone (SimCLR)", "top-1"), ("Table 2", "both losses on one head"), 0.53),
@@ -76,14 +76,14 @@ def test_the_gains_that_are_printed_are_differences_but_for_the_one_slip() -> No
         ),
     ],
 )
-def test_differences_that_the_text_tells_are_those_of_the_tables(
-    better: tuple[str, str, str], worse: tuple[str, str], told: float
+def test_differences_stated_in_the_text_are_those_of_the_tables(
+    better: tuple[str, str, str], worse: tuple[str, str], stated: float
 ) -> None:
     source, row, column = better
     above, below = published_figure(source, row, column), published_figure(*worse, column)
     assert above is not None
     assert below is not None
-    assert above - below == pytest.approx(told, abs=1e-9)
+    assert above - below == pytest.approx(stated, abs=1e-9)
 
 
 def test_wcl_is_above_swav_at_every_k_of_the_same_epochs() -> None:

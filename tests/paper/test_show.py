@@ -1,4 +1,4 @@
-"""Means, deviations, differences and gains, against sums done by hand."""
+"""Means, deviations, differences and gains, against sums by hand."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ def test_a_line_has_the_mean_the_deviation_and_the_gain_seed_by_seed() -> None:
     assert line["paper_gain"] == pytest.approx(2.5)
 
 
-def test_the_row_that_others_stand_against_has_no_gain() -> None:
+def test_the_baseline_row_has_no_gain() -> None:
     line, _ = fill(TABLE, TABLE.cells, found, range(3))
     assert (line["gain"], line["paper_gain"]) == (None, None)
 

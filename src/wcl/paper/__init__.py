@@ -1,1 +1,1 @@
-"""`wcl reproduce NAME`: the runs behind a table of the paper, and our figures beside its own."""
+"""The tables of the paper: `wcl reproduce` makes their runs and compares figures."""

@@ -1,4 +1,4 @@
-"""Tables made end to end at the smallest scale: every name, stopping, going on, mistakes."""
+"""Tables made end to end at the smallest scale: every name, stopping, continuing, mistakes."""
 
 import json
 import shutil
@@ -51,7 +51,7 @@ def test_every_table_is_made_at_the_scale_smoke(
     cells = at_scale(name, "smoke").cells
     expected = [(cell.row, figure.column) for cell in cells for figure in cell.figures]
     assert [(line["row"], line["column"]) for line in found["lines"]] == expected
-    # A class of the made-up kit has too few images for the larger k.
+    # A class of the synthetic kit has too few images for the larger k.
     lines = [line for line in found["lines"] if line["column"] not in ("k=16", "k=32", "k=64")]
     assert all(isinstance(line["ours"], float) and line["seeds"] == 1 for line in lines)
     if name not in ("mechanisms", "tsne"):

@@ -1,0 +1,122 @@
+"""Which cells there are, with which settings, at each scale."""
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from wcl.config import PROTOCOLS, PretrainConfig, ReproduceConfig
+from wcl.config.validation import check
+from wcl.paper.catalog import NAMES, table
+from wcl.paper.cells import settings_of
+from wcl.paper.scales import SCALES, at_scale
+from wcl.paper.tables import Cell
+from wcl.system.errors import InputError
+
+EVERY = [(name, scale) for scale, found in SCALES.items() for name in found.tables]
+
+
+def settings(cell: Cell) -> PretrainConfig:
+    return settings_of(cell.run, 0, "digits", ReproduceConfig())
+
+
+@pytest.mark.parametrize(("name", "scale"), EVERY)
+def test_every_cell_has_settings_and_a_measure_that_exist(name: str, scale: str) -> None:
+    for cell in at_scale(name, scale).cells:
+        check(dataclasses.replace(settings(cell), out="x"))
+        known = {**PROTOCOLS, "few_labels": None, "time": None}
+        assert cell.measure.protocol in known
+        if (options := known[cell.measure.protocol]) is not None:
+            options(**cell.measure.options)
+
+
+@pytest.mark.parametrize(("name", "scale"), EVERY)
+def test_every_figure_occurs_once_and_its_baseline_exists(name: str, scale: str) -> None:
+    cells = at_scale(name, scale).cells
+    places = Counter((cell.row, figure.column) for cell in cells for figure in cell.figures)
+    assert set(places.values()) == {1}
+    assert all((c.baseline, f.column) in places for c in cells if c.baseline for f in c.figures)
+
+
+def test_the_tables_have_the_cells_of_the_paper() -> None:
+    figures = {
+        name: sum(len(cell.figures) for cell in table(name).cells)
+        for name in NAMES
+        if name != "mechanisms"
+    }
+    assert figures == {
+        "cifar": 48,
+        "heads": 7,
+        "warmup": 6,
+        "cost": 3,
+        "imagenet": 9,
+        "semi": 8,
+        "voc": 16,
+        "tsne": 6,
+    }
+
+
+def test_a_cell_at_the_scale_of_the_paper_has_its_settings() -> None:
+    cell = next(c for c in table("cifar").cells if c.figures[0].paper == 87.81)
+    config = settings(cell)
+    assert (config.method, config.batch_size, config.epochs) == ("wcl", 128, 300)
+    assert (config.model.backbone, config.optim.name, config.crops.count) == ("resnet50", "lars", 0)
+    assert cell.measure.options["mode"] == "paper"
+    warmup = {c.figures[0].paper: settings(c).crops for c in table("warmup").cells}
+    assert [crops.warmup * 200 for crops in warmup.values() if crops.neighbors] == [
+        0,
+        25,
+        50,
+        75,
+        100,
+    ]
+    assert not warmup[79.77].neighbors
+
+
+def test_the_rows_of_the_two_heads_have_their_losses() -> None:
+    rows = {cell.row: settings(cell) for cell in table("heads").cells}
+    assert [config.method for config in rows.values()] == ["simclr", *["wcl"] * 6]
+    assert [config.crops.count for config in rows.values()] == [0, 0, 0, 0, 4, 4, 4]
+    assert not any(c.crops.neighbors for c in rows.values() if c.crops.count)
+    assert rows["φ alone"].loss.nce == 0
+    assert rows["both losses on one head"].loss.heads == "shared"
+    assert (rows["two heads, L_cNCE"].loss.cnce, rows["two heads, L_cNCE"].loss.cswap) == (1, 0)
+    assert (rows["two heads, L_cswap"].loss.cnce, rows["two heads, L_cswap"].loss.cswap) == (0, 0.5)
+
+
+def test_each_mechanism_differs_from_wcl_in_its_own_setting_alone() -> None:
+    cells = {cell.row: cell for cell in at_scale("mechanisms", "digits").cells}
+    plain = settings(cells["WCL"])
+    mechanisms: tuple[tuple[str, str, Any], ...] = (
+        ("without the swap", "swapped", False),
+        ("keys detached", "key_gradient", False),
+        ("labels from h", "labels_from", "h"),
+        ("positives summed", "positives", "sum"),
+        ("one shared head", "heads", "shared"),
+        ("φ alone", "nce", 0),
+    )
+    for row, name, value in mechanisms:
+        changed = dataclasses.replace(plain.loss, **{name: value})
+        assert settings(cells[row]) == dataclasses.replace(plain, loss=changed)
+        assert changed != plain.loss
+    crops = settings(cells["WCL, plain crops"]).crops
+    assert crops.count
+    assert not crops.neighbors
+    assert settings(cells["WCL, crops of neighbors"]).crops.neighbors
+
+
+def test_small_batches_for_a_quarter_of_the_epochs_take_the_steps_of_the_usual_ones() -> None:
+    cells = {cell.row: settings(cell) for cell in at_scale("mechanisms", "digits").cells}
+    rows = (
+        "WCL",
+        "SimCLR, batch 64, a quarter of the epochs",
+        "WCL, batch 64, a quarter of the epochs",
+    )
+    steps = {1297 // cells[row].batch_size * cells[row].epochs for row in rows}
+    assert steps == {500}
+
+
+def test_an_unknown_scale_of_a_table_is_refused_with_those_it_has() -> None:
+    with pytest.raises(InputError, match="voc has no scale digits; it has smoke, cpu, paper"):
+        at_scale("voc", "digits")
