@@ -8,19 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from wcl.exporters import traced
 from wcl.exporters.format import Format
-from wcl.exporters.traced import (
-    CHECKSUM_PLACEHOLDER,
-    DESCRIPTION,
-    ExportedEncoder,
-    FromPixels,
-    check_features,
-    description_of,
-    example_images,
-    input_format,
-    must_be_sealed,
-    seal,
-)
 from wcl.models.encoder import Description, Encoder
 from wcl.system.errors import InputError, RunError
 
@@ -32,8 +21,8 @@ def write(encoder: Encoder, path: Path) -> None:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # about what tracing might miss, which is checked below
             torch.onnx.export(
-                FromPixels(encoder).eval(),
-                (example_images(encoder.description),),
+                traced.FromPixels(encoder).eval(),
+                (traced.example_images(encoder.description),),
                 path,
                 input_names=["images"],
                 output_names=["features"],
@@ -44,16 +33,16 @@ def write(encoder: Encoder, path: Path) -> None:
         name, reason = encoder.description.model.backbone, str(error).splitlines()[0]
         raise RunError(f"--to onnx: {name} cannot be exported ({reason})") from error
     model = onnx.load(path)
-    onnx.helper.set_model_props(model, {DESCRIPTION: description_of(encoder)})
+    onnx.helper.set_model_props(model, {traced.DESCRIPTION: traced.description_of(encoder)})
     # Protobuf reads two concatenated messages as one with the fields of both, so the checksum can
     # be metadata like the description and still be the end of the file.
-    entry = onnx.StringStringEntryProto(key="sha256", value=CHECKSUM_PLACEHOLDER)
+    entry = onnx.StringStringEntryProto(key="sha256", value=traced.CHECKSUM_PLACEHOLDER)
     end = onnx.ModelProto(metadata_props=[entry])
-    path.write_bytes(seal(model.SerializeToString() + end.SerializeToString()))
-    check_features(encoder, read(path))
+    path.write_bytes(traced.seal(model.SerializeToString() + end.SerializeToString()))
+    traced.check_features(encoder, read(path))
 
 
-def read(file: Path, device: str = "cpu") -> ExportedEncoder:
+def read(file: Path, device: str = "cpu") -> traced.ExportedEncoder:
     """Open a file that `write` wrote.
 
     Raises:
@@ -65,17 +54,17 @@ def read(file: Path, device: str = "cpu") -> ExportedEncoder:
             f"{file}: ONNX files run on the CPU here; for {device} load the run itself"
         )
     content = file.read_bytes()
-    if DESCRIPTION.encode() not in content:
+    if traced.DESCRIPTION.encode() not in content:
         raise InputError(
             f"{file}: perhaps an ONNX file, but not an encoder that wcl exported, or incomplete"
         )
-    must_be_sealed(content, file)
+    traced.must_be_sealed(content, file)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # errors only
     try:
         session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        description = session.get_modelmeta().custom_metadata_map.get(DESCRIPTION, "")
+        description = session.get_modelmeta().custom_metadata_map.get(traced.DESCRIPTION, "")
     except Exception as error:  # onnxruntime's errors have no other base class
         reason = str(error).splitlines()[0]
         raise InputError(
@@ -86,13 +75,13 @@ def read(file: Path, device: str = "cpu") -> ExportedEncoder:
         (features,) = session.run(["features"], {"images": images.numpy()})
         return torch.from_numpy(features)
 
-    return ExportedEncoder(file, description, compute)
+    return traced.ExportedEncoder(file, description, compute)
 
 
 def usage(description: Description, path: Path) -> list[str]:
     """Show how onnxruntime runs the file."""
     call = f'onnxruntime.InferenceSession("{path}").run(None, {{"images": images}})'
-    return [call, input_format(description)]
+    return [call, traced.input_format(description)]
 
 
 def _package(name: str, needed_by: str) -> Any:

@@ -8,19 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from wcl.exporters import traced
 from wcl.exporters.format import Format
-from wcl.exporters.traced import (
-    CHECKSUM_PLACEHOLDER,
-    DESCRIPTION,
-    ExportedEncoder,
-    FromPixels,
-    check_features,
-    description_of,
-    example_images,
-    input_format,
-    must_be_sealed,
-    seal,
-)
 from wcl.models.encoder import Description, Encoder
 from wcl.system.errors import InputError, RunError
 
@@ -31,25 +20,27 @@ def write(encoder: Encoder, path: Path) -> None:
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # about what tracing might miss, which is checked below
-            network = FromPixels(encoder).eval()
-            traced = torch.jit.trace(
-                network, example_images(encoder.description), check_trace=False
+            network = traced.FromPixels(encoder).eval()
+            script = torch.jit.trace(
+                network, traced.example_images(encoder.description), check_trace=False
             )
-            torch.jit.save(traced, content, _extra_files={DESCRIPTION: description_of(encoder)})
+            torch.jit.save(
+                script, content, _extra_files={traced.DESCRIPTION: traced.description_of(encoder)}
+            )
     except RuntimeError as error:
         name, reason = encoder.description.model.backbone, str(error).splitlines()[0]
         raise RunError(f"--to torchscript: {name} cannot be traced ({reason})") from error
     # Debug entries, which only serve error messages, hold paths of this machine.
-    with zipfile.ZipFile(content) as traced_file, zipfile.ZipFile(public, "w") as archive:
-        archive.comment = CHECKSUM_PLACEHOLDER  # the end of a zip file, which readers skip
-        for entry in traced_file.infolist():
+    with zipfile.ZipFile(content) as debug_archive, zipfile.ZipFile(public, "w") as archive:
+        archive.comment = traced.CHECKSUM_PLACEHOLDER  # the end of a zip file, which readers skip
+        for entry in debug_archive.infolist():
             if not entry.filename.endswith(".debug_pkl"):
-                archive.writestr(entry, traced_file.read(entry))
-    path.write_bytes(seal(public.getvalue()))
-    check_features(encoder, read(path))
+                archive.writestr(entry, debug_archive.read(entry))
+    path.write_bytes(traced.seal(public.getvalue()))
+    traced.check_features(encoder, read(path))
 
 
-def read(file: Path, device: str = "cpu") -> ExportedEncoder:
+def read(file: Path, device: str = "cpu") -> traced.ExportedEncoder:
     """Open a file that `write` wrote. Others are refused: a TorchScript file is a program.
 
     Raises:
@@ -58,10 +49,10 @@ def read(file: Path, device: str = "cpu") -> ExportedEncoder:
     content = file.read_bytes()
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = [n for n in archive.namelist() if n.endswith(f"/extra/{DESCRIPTION}")]
+            names = [n for n in archive.namelist() if n.endswith(f"/extra/{traced.DESCRIPTION}")]
             if not names:
                 raise InputError(f"{file}: a zip file, but not an encoder that wcl exported")
-            must_be_sealed(content, file)
+            traced.must_be_sealed(content, file)
             description = archive.read(names[0]).decode()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -76,12 +67,12 @@ def read(file: Path, device: str = "cpu") -> ExportedEncoder:
         features: Tensor = network(images.to(device))
         return features.float().cpu()
 
-    return ExportedEncoder(file, description, compute)
+    return traced.ExportedEncoder(file, description, compute)
 
 
 def usage(description: Description, path: Path) -> list[str]:
     """Show how torch runs the file."""
-    return [f'torch.jit.load("{path}")(images)', input_format(description)]
+    return [f'torch.jit.load("{path}")(images)', traced.input_format(description)]
 
 
 FORMAT = Format("encoder.pt", write, usage, read)
