@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from wcl.data import Source
 from wcl.data.decode import UnreadableImage, decoded
@@ -164,13 +164,12 @@ def _draw(sheet: Image.Image, block: _Block, left: int, top: int, tile: int) -> 
 
 
 def _draw_tile(sheet: Image.Image, shown: Tile, left: int, top: int, tile: int) -> None:
-    pen, (width, height) = ImageDraw.Draw(sheet), shown.image.size
+    pen = ImageDraw.Draw(sheet)
     pen.rectangle((left, top, left + tile - 1, top + tile - 1), fill=_GROUND)
-    across, down = left + (tile - width) // 2, top + (tile - height) // 2
+    image = shown.image.convert("RGB")
     if shown.frame:
-        edges = (across - _FRAME, down - _FRAME, across + width + _FRAME, down + height + _FRAME)
-        pen.rectangle((*edges[:2], edges[2] - 1, edges[3] - 1), fill=shown.frame)
-    sheet.paste(shown.image, (across, down))
+        image = ImageOps.expand(image, _FRAME, shown.frame)
+    sheet.paste(image, (left + (tile - image.width) // 2, top + (tile - image.height) // 2))
     below = top + tile + 3
     if shown.caption:
         _write(pen, (left, below), shown.caption, _CAPTION_SIZE, tile)
