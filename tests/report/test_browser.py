@@ -139,7 +139,7 @@ def test_a_button_of_the_legend_keeps_the_focus(report: Path, opened: Opener) ->
     for pressed in ("true", "false", "true"):
         page.keyboard.press("Space")
         assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == pressed
-    page.locator("input[value=component]").check()
+    page.locator("input[value=group]").check()
     assert page.locator(".kinds button[aria-pressed=true]").count() == 0
 
 
@@ -217,8 +217,8 @@ def test_legends_have_the_colors_that_are_drawn(report: Path, opened: Opener, sc
     page.get_by_label("run", exact=True).check()
     assert page.locator(".kinds button").all_inner_texts() == Parsed(report).data["runs"]
     page.get_by_label("group", exact=True).check()
-    most = max(max(one["component"]) + 1 for one in Parsed(report).data["map"]["maps"])
-    assert page.locator(".kinds button").count() == most
+    count = max(max(one["group"]) + 1 for one in Parsed(report).data["map"]["maps"])
+    assert page.locator(".kinds button").count() == count
 
 
 @pytest.mark.parametrize(
@@ -260,9 +260,9 @@ def test_the_live_page_follows_the_run(runs: list[Path], opened: Opener, tmp_pat
             page.locator("#charts svg").first.wait_for()
             assert page.locator("h1").inner_text() == WICKED_CLASS
             assert page.locator("#stop").is_hidden()
-            assert "not being trained" in page.locator("#said").inner_text()
+            assert "not training" in page.locator("#status").inner_text()
             (run / "metrics.jsonl").write_text("".join(lines))
-            expect(page.locator("#said")).to_contain_text("finished", timeout=60_000)
+            expect(page.locator("#status")).to_contain_text("finished", timeout=60_000)
             assert page.evaluate("document.documentElement.scrollWidth") == _PHONE
         finally:
             server.shutdown()
@@ -278,14 +278,14 @@ def test_the_page_that_waits_becomes_that_of_the_run(
         thread.start()
         try:
             page = opened(server.address, _PHONE)
-            expect(page.locator("#said")).to_contain_text("no run there yet")
+            expect(page.locator("#status")).to_contain_text("no run here yet")
             assert page.locator("h1").inner_text() == "later"
             shutil.copytree(runs[0], tmp_path / "copy").rename(later)
-            expect(page.locator("#said")).to_contain_text("finished", timeout=60_000)
-            expect(page.locator("#worked")).to_contain_text(f"wcl eval all {later} --data ")
+            expect(page.locator("#status")).to_contain_text("finished", timeout=60_000)
+            expect(page.locator("#scores")).to_contain_text(f"wcl eval all {later} --data ")
             row = {"protocol": "knn", "measure": "top1", "encoder": 0.875}
             (later / "evaluation.json").write_text(json.dumps({"rows": [row]}))
-            expect(page.locator("#worked")).to_contain_text("87.5%", timeout=60_000)
+            expect(page.locator("#scores")).to_contain_text("87.5%", timeout=60_000)
         finally:
             server.shutdown()
             thread.join()

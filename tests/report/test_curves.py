@@ -8,14 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from report_pages import (
-    Page,
-    report_of,
-)
+from report_pages import Page, report_of
 from wcl.report.charts import charts
+from wcl.report.live import run_state
 from wcl.report.provenance import training_facts
 from wcl.report.runs import Run, read_run, read_runs
-from wcl.report.watch import state
 
 _EDITED = [
     '{"kind": "epoch", "step": 9}',
@@ -50,7 +47,7 @@ def logged(kind: str, values: Sequence[float]) -> Run:
         {"kind": kind, "step": n, "epoch": n, "loss": value, "lr": value}
         for n, value in enumerate(values, 1)
     ]
-    return Run(Path(), "a", None, lines, None)
+    return Run(Path(), "a", lines=lines)
 
 
 def test_long_curves_are_thinned_to_means() -> None:
@@ -77,8 +74,14 @@ def test_of_many_epochs_the_line_has_one_point_each() -> None:
 
 def test_a_few_epochs_of_which_hardly_a_step_is_logged_are_drawn_by_their_means() -> None:
     means, steps = logged("epoch", [9.0, 7, 6]).lines, logged("step", [4.0, 5, 6]).lines
-    loss, _ = charts([Run(Path(), "a", None, [*means, *steps], None)])["charts"]
+    loss, _ = charts([Run(Path(), "a", lines=[*means, *steps])])["charts"]
     assert loss["lines"][0][1] == [9, 7, 6] and loss["dots"] == [None]
+
+
+def test_a_metric_of_a_new_method_is_drawn_under_its_name() -> None:
+    lines = [{"kind": "epoch", "step": n, "epoch": n, "queue_age": n / 2} for n in (1, 2)]
+    (chart,) = charts([Run(Path(), "a", lines=lines)])["charts"]
+    assert chart["title"] == "Queue age" and chart["lines"][0][1] == [0.5, 1]
 
 
 def test_lines_that_are_no_numbers_are_left_out(copy: Path) -> None:
@@ -99,7 +102,7 @@ def test_lines_that_no_run_writes_are_passed_over(run: Path, tmp_path: Path, lin
     assert edited.lines == whole.lines
     assert charts([edited]) == charts([whole])
     assert training_facts(edited)[:3] == training_facts(whole)[:3]
-    assert state(edited) == state(whole)
+    assert run_state(edited) == run_state(whole)
 
 
 def test_numbers_beyond_all_that_a_run_finds_are_not_drawn(copy: Path) -> None:
@@ -116,11 +119,11 @@ def test_a_run_in_its_first_epoch_has_curves_by_step(copy: Path) -> None:
     (copy / "encoder.safetensors").unlink()
     page = report_of(copy)
     assert page.data["x"] == "step" and page.data["map"] is None
-    assert "first epoch has not ended" in page.text
+    assert "until the first epoch has ended" in page.text
 
 
 def test_a_run_without_metrics_has_all_but_curves(copy: Path) -> None:
     (copy / "metrics.jsonl").unlink()
     page = report_of(copy)
     assert page.data["charts"] == [] and page.data["map"]
-    assert "no step is logged yet" in page.text
+    assert "nothing is logged yet" in page.text

@@ -10,7 +10,7 @@ import pytest
 
 from wcl.cli import run_command
 from wcl.config import ReportConfig
-from wcl.report.build import usual_file, write_report
+from wcl.report.build import default_file, write_report
 from wcl.report.runs import Run
 from wcl.system.errors import InputError
 
@@ -29,15 +29,15 @@ from wcl.system.errors import InputError
     ],
 )
 def test_a_comparison_has_a_file_of_its_own(names: list[str], file: str) -> None:
-    runs = [Run(Path("runs") / name, name, None, [], None) for name in names]
+    runs = [Run(Path("runs") / name, name) for name in names]
     pattern = re.escape(file).replace(re.escape("#"), "[0-9a-f]")
-    assert usual_file(runs).parent == Path("runs") / names[0]
-    assert re.fullmatch(pattern, usual_file(runs).name)
+    assert default_file(runs).parent == Path("runs") / names[0]
+    assert re.fullmatch(pattern, default_file(runs).name)
 
 
 def test_no_comparison_has_the_file_of_another() -> None:
     def file(*places: str) -> Path:
-        return usual_file([Run(Path(p), Path(p).name, None, [], None) for p in places])
+        return default_file([Run(Path(p), Path(p).name) for p in places])
 
     long = "b" * 150
     found = [
@@ -58,7 +58,7 @@ def test_no_comparison_has_the_file_of_another() -> None:
     assert file("runs/a", "old/b") == file("runs/a", "./old/b") == found[1]
 
 
-def test_the_usual_file_is_replaced_and_no_other(run: Path, tmp_path: Path) -> None:
+def test_the_default_file_is_replaced_and_no_other(run: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.html").write_text("mine")
     with pytest.raises(InputError, match="exists already"):
         write_report([str(run)], ReportConfig(out=str(tmp_path / "mine.html")))
@@ -109,7 +109,7 @@ def test_a_page_that_cannot_be_written_is_said_before_all_work(
         assert run_command(["report", str(read_only), *later, *out]) == 2
         complaint = capsys.readouterr().err
         file = read_only / ("page.html" if out else "report.html")
-        assert f"{file}: cannot be written (Read-only file system); give another" in complaint
+        assert f"{file}: cannot be written (Read-only file system); choose another" in complaint
         assert "--out" in complaint and complaint.count("\n") == 1
     page = tmp_path / "page.html"
     assert run_command(["report", str(read_only), "--images", "8", "--out", str(page)]) == 0

@@ -1,4 +1,4 @@
-"""How a run was made, as the report tells it."""
+"""How a run was trained, as the report shows it."""
 
 import json
 from pathlib import Path
@@ -6,20 +6,17 @@ from typing import Any
 
 import pytest
 
-from report_pages import (
-    Page,
-    report_of,
-)
+from report_pages import Page, report_of
 from runs import tiny_run
 from wcl.config.layering import recipe_names, settings
 from wcl.methods import method_settings
-from wcl.report.provenance import evaluation_command, nearest_recipe, recipe_of
-from wcl.report.runs import read_run, short
+from wcl.report.provenance import closest_recipe, evaluation_command, recipe_of
+from wcl.report.runs import read_run, shortened
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_a_recipe_is_nearest_to_itself(name: str) -> None:
-    assert nearest_recipe(settings(name, {"data": "x"}, method_settings))[1] == []
+def test_a_recipe_is_closest_to_itself(name: str) -> None:
+    assert closest_recipe(settings(name, {"data": "x"}, method_settings)).differences == []
 
 
 def test_settings_that_differ_are_shown_as_one_types_them(page: Page) -> None:
@@ -29,7 +26,7 @@ def test_settings_that_differ_are_shown_as_one_types_them(page: Page) -> None:
 
 
 def provenance(run: Path, **changes: Any) -> list[dict[str, Any]]:
-    """Change what the first sitting says."""
+    """Change what the first session recorded."""
     file = run / "provenance.json"
     sessions: list[dict[str, Any]] = json.loads(file.read_text())
     sessions[0] |= changes
@@ -47,10 +44,10 @@ def test_the_recipe_is_the_one_that_the_run_names(copy: Path) -> None:
     named = {different.name: different.recipe for different in recipe.differences}
     assert named["batch_size"] == str(wanted.batch_size)
     assert named["epochs"] == str(wanted.epochs)
-    assert len(recipe.differences) > len(nearest_recipe(run.config)[1])
+    assert len(recipe.differences) > len(closest_recipe(run.config).differences)
     page = report_of(copy)
-    assert "It was made from the recipe imagenet100; these settings differ" in page.text
-    assert "as it was made\nwcl pretrain imagenet100 --out '<b>'\n" in page.text
+    assert "Recipe: imagenet100; these settings differ" in page.text
+    assert "the original command\nwcl pretrain imagenet100 --out '<b>'\n" in page.text
     assert "wcl pretrain imagenet100 --" in page.text
 
 
@@ -62,7 +59,7 @@ def test_the_evaluation_is_of_the_classes_that_were_trained_on(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("changes", [{"recipe": ""}, {"recipe": "of another version"}, None])
-def test_without_a_known_recipe_it_is_the_nearest(
+def test_without_a_known_recipe_it_is_the_closest(
     copy: Path, changes: dict[str, str] | None
 ) -> None:
     if changes is None:
@@ -70,19 +67,19 @@ def test_without_a_known_recipe_it_is_the_nearest(
     else:
         provenance(copy, **changes, config="mine.yaml")
     text = report_of(copy).text
-    assert "It is nearest to the recipe" in text and "made from the recipe" not in text
-    assert ("It was made from mine.yaml." in text) == (changes is not None)
-    assert ("It was trained with" in text) == (changes is not None)
+    assert "Closest recipe: " in text and "Recipe: " not in text
+    assert ("Settings file: mine.yaml." in text) == (changes is not None)
+    assert ("Trained with:" in text) == (changes is not None)
 
 
-def test_versions_of_later_sittings_are_told_where_they_are_others(copy: Path) -> None:
+def test_versions_of_later_sessions_are_shown_where_they_differ(copy: Path) -> None:
     (first,) = provenance(copy, versions={"wcl": "0.1.0", "torch": "2.6.0"}, machine={"cores": "7"})
     same = {**first, "step": 3}
     other = {**first, "step": 1234, "versions": {"wcl": "0.1.0", "torch": "2.7.<i>"}}
     (copy / "provenance.json").write_text(json.dumps([first, same, other]))
     text = "".join(report_of(copy).text.splitlines())
-    assert "It was trained with:wcl0.1.0torch2.6.0cores7From step" in text
-    assert "From step 1,234 on it was trained with:torch2.7.<i>To repeat it" in text
+    assert "Trained with:wcl0.1.0torch2.6.0cores7Changed from step" in text
+    assert "Changed from step 1,234 on:torch2.7.<i>Commands" in text
 
 
 def test_paths_are_shown_whole_to_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +87,7 @@ def test_paths_are_shown_whole_to_a_user_without_a_home(monkeypatch: pytest.Monk
         raise KeyError(user)
 
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert short("/home/somebody/runs/a") == "~/runs/a"
+    assert shortened("/home/somebody/runs/a") == "~/runs/a"
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", nobody)
-    assert short("/home/somebody/runs/a") == "/home/somebody/runs/a"
+    assert shortened("/home/somebody/runs/a") == "/home/somebody/runs/a"

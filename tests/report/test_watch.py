@@ -17,9 +17,10 @@ import pytest
 
 from runs import tiny_run
 from wcl.cli import run_command
+from wcl.report.live import run_state
 from wcl.report.runs import read_run
 from wcl.report.trainer import ask_to_stop, trainer
-from wcl.report.watch import WatchServer, open_server, state
+from wcl.report.watch import WatchServer, open_server
 from wcl.system.errors import InputError, RunError
 from wcl.system.run_folder import RunFolder
 
@@ -65,15 +66,15 @@ def ask(server: WatchServer, method: str, path: str, **headers: str) -> Answer:
 
 
 def test_only_the_printed_address_is_answered(server: WatchServer) -> None:
-    secret = server.secret
-    page = ask(server, "GET", f"/?token={secret}")
+    token = server.token
+    page = ask(server, "GET", f"/?token={token}")
     assert page.status == 200 and b"Is it healthy?" in page.content
     assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
-    for path in ("/", "/?token=", "/?token=guess", "/state", "/neighbors.png"):
+    for path in ("/", "/?token=", "/?token=guess", "/state", "/neighbors"):
         refused = ask(server, "GET", path)
-        assert refused.status == 403 and secret.encode() not in refused.content
-    assert ask(server, "GET", "/../config.yaml", X_WCL_Token=secret).status == 404
-    assert ask(server, "GET", "/neighbors.png", X_WCL_Token=secret).status == 404
+        assert refused.status == 403 and token.encode() not in refused.content
+    assert ask(server, "GET", "/../config.yaml", X_WCL_Token=token).status == 404
+    assert ask(server, "GET", "/neighbors", X_WCL_Token=token).status == 404
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -86,7 +87,7 @@ def test_addresses_that_cannot_be_are_refused_without_a_word(
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1:1", ""])
 def test_requests_for_other_hosts_are_refused(server: WatchServer, host: str) -> None:
-    assert ask(server, "GET", f"/?token={server.secret}", Host=host).status == 403
+    assert ask(server, "GET", f"/?token={server.token}", Host=host).status == 403
 
 
 def test_it_listens_to_this_machine_alone(server: WatchServer) -> None:
@@ -94,23 +95,24 @@ def test_it_listens_to_this_machine_alone(server: WatchServer) -> None:
 
 
 def test_the_state_has_the_curves_once(run: Path) -> None:
-    found = state(read_run(str(run)))
-    assert found["said"] == "finished: 2 epochs, 8 steps"
-    assert found["done"] == 1 and not found["training"] and not found["stoppable"]
+    found = run_state(read_run(str(run)))
+    assert found["status"] == "finished: 2 epochs, 8 steps"
+    assert found["progress"] == 1 and not found["training"] and not found["stoppable"]
     assert {"loss", "rankme"} <= {chart["name"] for chart in found["charts"]}
-    assert "charts" not in state(read_run(str(run)), found["version"])
+    assert "charts" not in run_state(read_run(str(run)), found["version"])
 
 
 def test_a_run_whose_settings_are_lost_promises_no_end(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "copy")
     (tmp_path / "copy" / "config.yaml").unlink()
-    assert state(read_run(str(tmp_path / "copy")))["said"] == "epoch 2, step 8; not being trained"
+    status = run_state(read_run(str(tmp_path / "copy")))["status"]
+    assert status == "epoch 2, step 8; not training"
 
 
 def test_lines_that_are_written_meanwhile_are_seen(server: WatchServer, run: Path) -> None:
     def look() -> dict[str, Any]:
         found: dict[str, Any] = json.loads(
-            ask(server, "GET", "/state", X_WCL_Token=server.secret).content
+            ask(server, "GET", "/state", X_WCL_Token=server.token).content
         )
         return found
 
@@ -128,9 +130,9 @@ def test_lines_that_are_written_meanwhile_are_seen(server: WatchServer, run: Pat
 
 def test_a_run_that_was_not_evaluated_says_how_to(server: WatchServer, run: Path) -> None:
     def page() -> str:
-        return ask(server, "GET", f"/?token={server.secret}").content.decode()
+        return ask(server, "GET", f"/?token={server.token}").content.decode()
 
-    remedy = f"<code>wcl eval all {run} --data digits</code> measures it"
+    remedy = f"<code>wcl eval all {run} --data digits</code> evaluates the run"
     assert remedy in page()
     row = {"protocol": "knn", "measure": "top1", "encoder": 0.875}
     try:
@@ -141,7 +143,7 @@ def test_a_run_that_was_not_evaluated_says_how_to(server: WatchServer, run: Path
 
 
 def test_only_its_own_page_stops_a_run(server: WatchServer, run: Path) -> None:
-    secret, own = server.secret, f"http://127.0.0.1:{server.server_port}"
+    token, own = server.token, f"http://127.0.0.1:{server.server_port}"
     with subprocess.Popen(
         [sys.executable, "-c", _TRAINS, str(run)], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -149,35 +151,35 @@ def test_only_its_own_page_stops_a_run(server: WatchServer, run: Path) -> None:
             assert process.stdout is not None and process.stdout.readline() == "training\n"
             assert trainer(run) == (True, process.pid)
             forged: list[dict[str, str]] = [
-                {"X_WCL_Token": secret},
-                {"X_WCL_Token": secret, "Origin": "http://evil.example"},
-                {"X_WCL_Token": secret, "Origin": "null"},
-                {"X_WCL_Token": secret, "Origin": "http://["},
-                {"X_WCL_Token": secret, "Origin": "http://localhost:1"},
-                {"X_WCL_Token": secret, "Origin": own, "Host": "evil.example"},
+                {"X_WCL_Token": token},
+                {"X_WCL_Token": token, "Origin": "http://evil.example"},
+                {"X_WCL_Token": token, "Origin": "null"},
+                {"X_WCL_Token": token, "Origin": "http://["},
+                {"X_WCL_Token": token, "Origin": "http://localhost:1"},
+                {"X_WCL_Token": token, "Origin": own, "Host": "evil.example"},
                 {"X_WCL_Token": "guess", "Origin": own},
                 {"Origin": own},
             ]
             for headers in forged:
                 assert ask(server, "POST", "/stop", **headers).status == 403, headers
-            assert ask(server, "POST", f"/stop?token={secret}", Origin=own).status == 403
-            assert ask(server, "GET", "/stop", X_WCL_Token=secret).status == 404
+            assert ask(server, "POST", f"/stop?token={token}", Origin=own).status == 403
+            assert ask(server, "GET", "/stop", X_WCL_Token=token).status == 404
             assert process.poll() is None
-            answer = ask(server, "POST", "/stop", X_WCL_Token=secret, Origin=own)
-            assert "asked it to stop" in json.loads(answer.content)["said"]
+            answer = ask(server, "POST", "/stop", X_WCL_Token=token, Origin=own)
+            assert "stopping" in json.loads(answer.content)["status"]
             assert process.wait(30) == 7
         finally:
             process.kill()
     assert trainer(run) == (False, None)
-    answer = ask(server, "POST", "/stop", X_WCL_Token=secret, Origin=own)
-    assert "not being trained" in json.loads(answer.content)["said"]
+    answer = ask(server, "POST", "/stop", X_WCL_Token=token, Origin=own)
+    assert "not training" in json.loads(answer.content)["status"]
 
 
 def test_a_number_that_was_left_behind_is_nobodys(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as innocent:
         try:
             RunFolder(tmp_path).trainer.write_text(f"{innocent.pid} {os.uname().nodename}\n")
-            with pytest.raises(RunError, match="not being trained"):
+            with pytest.raises(RunError, match="not training"):
                 ask_to_stop(tmp_path)
             assert innocent.poll() is None
         finally:
@@ -250,7 +252,7 @@ def test_it_waits_for_a_run_that_has_not_begun(run: Path, tmp_path: Path) -> Non
         try:
             assert process.stdout is not None
             words, address = process.stdout.readline().rsplit(" ", 1)
-            assert words == "watch it at"
+            assert words == "open"
             assert (
                 process.stdout.readline() == f"{later}: no run there yet; the page waits for it\n"
             )

@@ -89,11 +89,16 @@ def _untrained(encoder: Encoder, protocol: str, options: dict[str, Any]) -> Resu
     if protocol == "finetune":
         return None
     say(f"{protocol} of the untrained network …")
+    return evaluate(untrained_encoder(encoder), protocol, **options)
+
+
+def untrained_encoder(encoder: Encoder) -> Encoder:
+    """Return the same network with random weights, the same ones every time."""
     torch.manual_seed(0)
     description = dataclasses.replace(encoder.description, method="none", epoch=0)
     untrained = Encoder(description).to(encoder.device).eval()
     untrained.home = encoder.home  # to cache its features
-    return evaluate(untrained, protocol, **options)
+    return untrained
 
 
 def _rows(result: Result, untrained: Result | None) -> list[dict[str, Any]]:

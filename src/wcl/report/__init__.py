@@ -1,1 +1,1 @@
-"""The page a person looks at: `wcl report` (in `build`) and `wcl watch` (in `watch`)."""
+"""HTML pages about runs: the report (`build`) and the live page (`watch`)."""

@@ -1,4 +1,4 @@
-"""Where does everything lie? Each run's t-SNE map of the same images, for the page's script."""
+"""Maps of the images by t-SNE, one for each run, for the script of the page."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,21 +7,22 @@ import torch
 from torch import Tensor
 
 from wcl.evaluation.project import tsne
+from wcl.report.groups import members
 from wcl.report.images import EncodedImages, ReportImages
-from wcl.report.sprites import sheets
+from wcl.report.thumbnails import sheets
 from wcl.system.errors import RunError
 
-_FEWEST = 4  # images; t-SNE needs some
+_MIN_IMAGES = 4  # for t-SNE
 _GRID = 10_000
 
 
 def maps(
     images: ReportImages, encoded: Sequence[EncodedImages | None], seed: int
 ) -> tuple[dict[str, Any], list[str]]:
-    """The maps of all runs that have an encoder, and what kept others from having one."""
-    notes: list[str] = []
-    if len(images) < _FEWEST:
+    """Return the maps of all runs that have an encoder, and why others have none."""
+    if len(images) < _MIN_IMAGES:
         return {}, [f"{len(images)} readable images are too few for a map."]
+    notes: list[str] = []
     found = []
     for number, one in enumerate(encoded):
         if one is None:
@@ -31,7 +32,7 @@ def maps(
         except RunError as error:
             notes.append(f"No map: {error}.")
             continue
-        found.append({"run": number, **places, "component": _by_size(one.components)})
+        found.append({"run": number, **places, "group": _numbered(one.weak_labels)})
     if not found:
         return {}, notes
     labels = images.source.labels
@@ -40,24 +41,25 @@ def maps(
         "names": [images.name(row) for row in range(len(images))],
         "labels": None if labels is None else labels.tolist(),
         "classes": [str(name) for name in images.source.classes],
-        **sheets(images.tiles, images.side),
+        **sheets(images.thumbnails, images.side),
     }
     return values, notes
 
 
 def _on_grid(places: Tensor) -> dict[str, list[int]]:
-    """Whole numbers are short to write, and finer than any screen."""
+    """Round places to whole numbers, which are short and finer than any screen."""
     low = places.amin(dim=0)
     scaled = (places - low) / (places.amax(dim=0) - low).max().clamp(min=1e-9)
     x, y = (scaled * _GRID).round().to(torch.int).T.tolist()
     return {"x": x, "y": y}
 
 
-def _by_size(components: Tensor) -> list[int]:
-    """Components numbered from the largest on."""
-    _, own, counts = components.unique(return_inverse=True, return_counts=True)
-    order = counts.argsort(descending=True, stable=True)
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(len(order))
-    ranks: list[int] = rank[own].tolist()
-    return ranks
+def _numbered(weak_labels: Tensor | None) -> list[int] | None:
+    """Return the group of each image; groups are numbered by size, from the largest."""
+    if weak_labels is None:
+        return None
+    numbers = [0] * len(weak_labels)
+    for number, rows in enumerate(members(weak_labels)):
+        for row in rows:
+            numbers[row] = number
+    return numbers

@@ -1,4 +1,4 @@
-"""What a run's folder says of the run, as far as it says anything: nothing in it need be there."""
+"""Runs as their folders describe them. Any of their files may be missing."""
 
 import json
 import os
@@ -9,148 +9,135 @@ from typing import Any
 
 from wcl.config import PretrainConfig
 from wcl.config.layering import parse_settings
-from wcl.methods import method_settings
 from wcl.system.errors import InputError
 from wcl.system.paths import expanded, one_line
 from wcl.system.run_folder import RunFolder
-from wcl.training.metrics_lines import is_number, read_metrics
+from wcl.training.metrics_lines import read_metrics
 from wcl.training.provenance import Session, read_sessions
 
 
 @dataclass
 class Run:
-    """A run as its folder describes it."""
+    """What is known about a run."""
 
     folder: Path
     name: str
-    config: PretrainConfig | None
-    """Its settings, None if they cannot be read."""
-    lines: list[dict[str, Any]]
-    """Of metrics.jsonl."""
-    evaluation: dict[str, Any] | None
-    """What `wcl eval all` found, None if it was not run."""
+    config: PretrainConfig | None = None
+    """None if its settings cannot be read."""
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    """Of its metrics file."""
+    evaluation: dict[str, Any] | None = None
+    """The result of `wcl eval all`, if there is one."""
     sessions: list[Session] = field(default_factory=list)
-    """In which it was trained; none of a run that does not say."""
-    missing: list[str] = field(default_factory=list)
-    """What is not there, a sentence each."""
+    problems: list[str] = field(default_factory=list)
+    """What is missing or damaged, for the reader of a page."""
 
     @property
-    def encoder_file(self) -> Path:
-        return RunFolder(self.folder).encoder
+    def files(self) -> RunFolder:
+        return RunFolder(self.folder)
 
     @property
-    def evaluated_before_its_end(self) -> bool:
-        """Whether the encoder was trained further since it was evaluated.
+    def epochs(self) -> list[dict[str, Any]]:
+        """The lines of the epochs that have ended."""
+        return [line for line in self.lines if line.get("kind") == "epoch"]
 
-        Its weights tell: a copy of the run has files of other times.
-        """
+    @property
+    def epochs_done(self) -> int:
+        return int(self.epochs[-1]["epoch"]) if self.epochs else 0
+
+    @property
+    def trained_since_evaluation(self) -> bool:
+        """Whether the encoder's weights are not those that were evaluated."""
         evaluated = (self.evaluation or {}).get("sha256")
-        return bool(evaluated) and _weights_sha256(self.encoder_file) not in ("", evaluated)
+        return bool(evaluated) and _weights_sha256(self.files.encoder) not in ("", evaluated)
 
 
 def read_runs(paths: Sequence[str]) -> list[Run]:
-    """Several runs, each under a name that tells it from the others.
+    """Read several runs and give each a name of its own.
 
     Raises:
-        InputError: one of them is no run.
+        InputError: one of the folders holds no run.
     """
     runs = [read_run(path) for path in paths]
     for depth in (2, 3):
         if len({run.name for run in runs}) < len(runs):
             for run in runs:
-                run.name = text("/".join(run.folder.absolute().parts[-depth:]))
-    for number, run in enumerate(runs):  # of one folder that was given twice
+                run.name = printable("/".join(run.folder.absolute().parts[-depth:]))
+    for number, run in enumerate(runs):  # the same folder, given twice
         if run.name in [other.name for other in runs[:number]]:
             run.name = f"{run.name} ({number + 1})"
     return runs
 
 
 def read_run(path: str) -> Run:
-    """What there is to know of a run without its data.
+    """Read all files of a run but its weights.
 
     Raises:
-        InputError: there is no run.
+        InputError: the folder holds no run.
     """
-    folder = expanded(path)
+    from wcl.methods import method_settings  # imports torch
+
     must_be_run(path)
-    run = Run(folder, text(folder.absolute().name), None, [], None)
-    files = RunFolder(folder)
-    settings = files.config
+    folder = expanded(path)
+    run = Run(folder, printable(folder.absolute().name))
+    files = run.files
     try:
-        run.config = parse_settings([f"--config={settings}"], method_settings)
+        run.config = parse_settings([f"--config={files.config}"], method_settings)
     except InputError as error:
-        there = settings.is_file()
-        run.missing.append(
-            f"its settings cannot be read ({error})" if there else f"no {settings.name}"
+        exists = files.config.is_file()
+        run.problems.append(
+            f"its settings cannot be read ({error})" if exists else f"it has no {files.config.name}"
         )
     run.lines = read_metrics(files.metrics)
     if not run.lines:
-        run.missing.append("no step is logged yet, so there are no curves of it")
-    if not run.encoder_file.is_file():
-        run.missing.append("no encoder yet: its first epoch has not ended")
+        run.problems.append("nothing is logged yet, so it has no curves")
+    if not files.encoder.is_file():
+        run.problems.append("it has no encoder yet: its first epoch has not ended")
     run.sessions = read_sessions(files.provenance)
-    run.evaluation = _evaluation(files.evaluation, run.missing)
+    run.evaluation = _read_evaluation(files.evaluation, run.problems)
     return run
 
 
 def must_be_run(path: str) -> None:
-    """Raise InputError if there is nothing of a run."""
+    """Raise InputError if the folder holds no run."""
     if not RunFolder(path).is_run:
-        raise InputError(f"{path}: no run there; give the folder that `wcl pretrain --out` made")
+        raise InputError(f"{path}: no run there; give a folder that `wcl pretrain --out` wrote")
 
 
-def text(path: str | Path) -> str:
-    """A path for people to read: on one line, and what is no text in it replaced."""
+def printable(path: str | Path) -> str:
+    """Return a path as text on one line, with undecodable bytes replaced."""
     return one_line(os.fsencode(path).decode(errors="replace"))
 
 
-def short(path: str | Path) -> str:
-    """The same with ~ for the home folder: a report may be shown to others."""
+def shortened(path: str | Path) -> str:
+    """Return a printable path with ~ for the home folder: pages may be shown to others."""
     home = os.path.expanduser("~")  # noqa: PTH111  # Path.home raises without a home
-    words = text(path)
-    return f"~{words[len(home) :]}" if words == home or words.startswith(f"{home}/") else words
+    text = printable(path)
+    return f"~{text[len(home) :]}" if text == home or text.startswith(f"{home}/") else text
 
 
 def _weights_sha256(encoder: Path) -> str:
-    """What an encoder's file states of its weights; empty if it states nothing."""
+    """Return the hash of its weights that an encoder's file states; empty if it is damaged."""
     from safetensors import SafetensorError
 
     from wcl.models.weights_file import read_header
 
     try:
-        (described,) = read_header(encoder)["__metadata__"].values()
-        return str(json.loads(described)["sha256"])
-    except (
-        OSError,
-        SafetensorError,
-        ValueError,
-        RecursionError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ):
+        (description,) = read_header(encoder)["__metadata__"].values()
+        return str(json.loads(description)["sha256"])
+    except (OSError, SafetensorError, ValueError, LookupError, TypeError):
         return ""
 
 
-def _evaluation(path: Path, missing: list[str]) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
+def _read_evaluation(path: Path, problems: list[str]) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text())
-        assert isinstance(found, dict)
-        assert "\0" not in str(found.get("data", ""))
-        assert all({"protocol", "measure"} <= row.keys() for row in found["rows"])
-        scores = [row["encoder"] for row in found["rows"]]
-        assert all(is_number(score) and 0 <= score <= 1 for score in scores)
-    except (
-        OSError,
-        ValueError,
-        RecursionError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        AssertionError,
-    ):
-        missing.append("its evaluation.json cannot be read; `wcl eval all` writes it anew")
+        evaluation: dict[str, Any] = json.loads(path.read_text())
+        for row in evaluation["rows"]:
+            if not {"protocol", "measure"} <= row.keys() or not 0 <= row["encoder"] <= 1:
+                raise ValueError("not a row of an evaluation")
+    except FileNotFoundError:
         return None
-    return found
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        problems.append(f"its {path.name} cannot be read; `wcl eval all` writes it again")
+        return None
+    return evaluation

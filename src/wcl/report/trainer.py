@@ -1,6 +1,6 @@
-"""The process that trains into a run's folder: whether there is one, and how to ask it to stop.
+"""The process that trains a run: whether there is one, and how to ask it to stop.
 
-It holds the lock of the folder and has written its number and its host into the folder
+It holds the lock of the run folder and has written its process ID and host into the folder
 (`RunFolder.locked`). Only the lock shows whether it is alive: it ends with the process, the file
 does not.
 """
@@ -17,15 +17,15 @@ from wcl.system.run_folder import RunFolder
 
 
 class Trainer(NamedTuple):
-    """What is known of the process."""
+    """Whether a process trains the run, and which."""
 
     training: bool
     pid: int | None
-    """None if it cannot be stopped from here: it runs elsewhere, or within another program."""
+    """None if it cannot be stopped from here: on another machine, or inside another program."""
 
 
 def trainer(folder: Path) -> Trainer:
-    """Look who trains into a run's folder."""
+    """Return the process that trains the run in a folder."""
     files = RunFolder(folder)
     if not files.is_locked():
         return Trainer(False, None)
@@ -34,35 +34,38 @@ def trainer(folder: Path) -> Trainer:
     except OSError:
         words = []
     here = len(words) == 2 and words[0].isdecimal() and words[1] == socket.gethostname()
-    here = here and sys.platform != "win32"  # there SIGTERM ends a process at once
-    return Trainer(True, int(words[0]) if here else None)
+    # Windows ends a process at SIGTERM without letting it save itself.
+    stoppable = here and sys.platform != "win32"
+    return Trainer(True, int(words[0]) if stoppable else None)
 
 
 def ask_to_stop(folder: Path) -> None:
-    """Have the run stop after its step and save itself: SIGTERM to the process that trains.
+    """Send SIGTERM to the process that trains the run: it saves itself after the current step.
 
     Raises:
-        RunError: nobody trains, or it cannot be asked from here.
+        RunError: no process trains the run, or it cannot be stopped from here.
     """
     training, pid = trainer(folder)
     if not training:
-        raise RunError("it is not being trained")
+        raise RunError("the run is not training")
     if pid is None:
-        raise RunError("it is trained elsewhere or by another program; stop it there")
+        raise RunError(
+            "the run is training on another machine or inside another program; stop it there"
+        )
     try:
         _terminate(folder, pid)
     except ProcessLookupError as error:
-        raise RunError("it has ended by itself") from error
+        raise RunError("the run has just ended") from error
     except PermissionError as error:
-        raise RunError("it is another user's") from error
+        raise RunError("the run belongs to another user") from error
 
 
 def _terminate(folder: Path, pid: int) -> None:
     if not hasattr(os, "pidfd_open"):  # not Linux
         os.kill(pid, signal.SIGTERM)
         return
-    # What is opened stays this process, even if it ends and another gets its number; that it was
-    # the right one is sure if it still trains.
+    # The descriptor keeps naming this process even if it ends and its ID is used again. It is the
+    # right process if it still trains now that the descriptor is open.
     process = os.pidfd_open(pid)
     try:
         if trainer(folder).pid != pid:

@@ -1,12 +1,12 @@
 "use strict";
-// Line charts: one metric each, the runs as lines of their own color and dash. Everything from the
-// user's disk becomes text through textContent or setAttribute.
+// Line charts: one for each metric, with a line for each run. Text from the user's disk is only
+// inserted as text, through textContent or setAttribute.
 
 const SVG = "http://www.w3.org/2000/svg";
 const SIZE = { width: 340, height: 190, left: 46, right: 10, top: 10, bottom: 26 };
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2", "7 2 1 2"];
 
-/** An element with attributes and children; strings become text. */
+/** Create an element with attributes and children; strings become text. */
 function make(name, attributes = {}, ...children) {
   const svg = ["svg", "path", "line", "text", "circle", "g"].includes(name);
   const element = svg ? document.createElementNS(SVG, name) : document.createElement(name);
@@ -15,8 +15,8 @@ function make(name, attributes = {}, ...children) {
   return element;
 }
 
-/** A number as short as it can be understood. */
-function words(value, share = false) {
+/** Format a number briefly. */
+function format(value, share = false) {
   if (share) return (100 * value).toFixed(value < 0.1 && value > 0 ? 1 : 0) + "%";
   const size = Math.abs(value);
   if (size >= 1e5 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace(".0e", "e").replace("e+", "e").replaceAll("-", "−");
@@ -24,20 +24,20 @@ function words(value, share = false) {
   return String(Number(value.toPrecision(3))).replace("-", "−");
 }
 
-/** Round numbers of an axis, all with as many digits as their distance needs. */
-function tickWords(value, step, share) {
+/** Format a tick label with as many digits as the distance of ticks needs. */
+function formatTick(value, step, share) {
   if (share) {
     const whole = Math.abs(100 * step - Math.round(100 * step)) < 1e-6;
     return (100 * value).toFixed(whole ? 0 : 1) + "%";
   }
-  const told = words(value);
-  if (told.includes("e")) return told;
+  const text = format(value);
+  if (text.includes("e")) return text;
   let digits = 0;
   while (digits < 6 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits++;
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−");
 }
 
-/** About `count` round numbers between two others, at least `least` apart. */
+/** Return about `count` round numbers between two others, at least `least` apart. */
 function ticks(low, high, count, least = 0) {
   const raw = Math.max((high - low) / count, least);
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -50,14 +50,14 @@ function ticks(low, high, count, least = 0) {
   return found;
 }
 
-/** From data to pixels, with room above and below for a line that does not change. */
+/** Map data to pixels, with a margin above and below. */
 function scales(chart) {
   const lines = [...chart.lines, ...chart.dots].filter(Boolean);
   const xs = lines.flatMap((line) => line[0]), ys = lines.flatMap((line) => line[1]);
   let [left, right, low, high] = [0, Math.max(...xs), Math.min(...ys), Math.max(...ys)];
   if (right <= left) right = left + 1;
   const room = high > low ? 0.06 * (high - low) : Math.abs(high) * 0.1 || 0.5;
-  const floor = low >= 0 ? 0 : -Infinity; // what cannot be negative does not look it
+  const floor = low >= 0 ? 0 : -Infinity; // no negative ticks for values that are never negative
   low = Math.max(low - room, floor);
   high += room;
   const width = SIZE.width - SIZE.left - SIZE.right, height = SIZE.height - SIZE.top - SIZE.bottom;
@@ -76,12 +76,12 @@ function axes(scale, share, axis) {
   for (const value of levels) {
     const y = scale.y(value);
     group.append(make("line", { x1: SIZE.left, x2: SIZE.width - SIZE.right, y1: y, y2: y }));
-    group.append(make("text", { x: SIZE.left - 7, y: y + 4, "text-anchor": "end" }, tickWords(value, levels[1] - levels[0], share)));
+    group.append(make("text", { x: SIZE.left - 7, y: y + 4, "text-anchor": "end" }, formatTick(value, levels[1] - levels[0], share)));
   }
-  // Epochs and steps are whole. The name of the axis stands below its zero.
+  // Epochs and steps are whole numbers. The name of the axis is its label at zero.
   for (const value of ticks(scale.left, scale.right, 5, 1)) {
     const x = scale.x(value);
-    group.append(make("text", { x, y: bottom + 18, "text-anchor": "middle" }, value ? words(value) : axis));
+    group.append(make("text", { x, y: bottom + 18, "text-anchor": "middle" }, value ? format(value) : axis));
   }
   return group;
 }
@@ -90,7 +90,7 @@ function path(line, scale) {
   return line[0].map((x, i) => `${i ? "L" : "M"}${scale.x(x).toFixed(1)} ${scale.y(line[1][i]).toFixed(1)}`).join("");
 }
 
-/** The point of a line nearest to an x. */
+/** Return the index of the point of a line that is nearest to x. */
 function nearestPoint(line, x) {
   let best = 0;
   line[0].forEach((value, i) => {
@@ -99,14 +99,14 @@ function nearestPoint(line, x) {
   return best;
 }
 
-/** What a chart shows, for those who do not see it. */
+/** Describe a chart for people who do not see it. */
 function summary(chart, runs, axis) {
   const each = chart.lines.map((line, run) => line &&
-    `${runs[run]}: from ${words(line[1][0], chart.share)} to ${words(line[1].at(-1), chart.share)}`);
+    `${runs[run]}: from ${format(line[1][0], chart.share)} to ${format(line[1].at(-1), chart.share)}`);
   return `${chart.title} by ${axis}. ${each.filter(Boolean).join("; ")}`;
 }
 
-/** One chart as a figure; arrow keys and the pointer read it off. */
+/** Draw one chart; the pointer and the arrow keys read off its values. */
 function drawChart(chart, runs, axis) {
   const scale = scales(chart);
   const svg = make("svg", {
@@ -129,21 +129,21 @@ function drawChart(chart, runs, axis) {
   const cursor = make("g", { class: "cursor" });
   svg.append(cursor);
   const last = chart.lines.map((line, run) => line &&
-    (runs.length > 1 ? `${runs[run]} ` : "") + words(line[1].at(-1), chart.share)).filter(Boolean).join(" · ");
+    (runs.length > 1 ? `${runs[run]} ` : "") + format(line[1].at(-1), chart.share)).filter(Boolean).join(" · ");
   const reading = make("output", {}, last);
   const longest = chart.lines.filter(Boolean).reduce((a, b) => (b[0].length > a[0].length ? b : a));
   let at = longest[0].length - 1;
 
   function read(x) {
     cursor.replaceChildren(make("line", { x1: scale.x(x), x2: scale.x(x), y1: SIZE.top, y2: SIZE.height - SIZE.bottom }));
-    const said = [`${axis} ${words(x)}`];
+    const parts = [`${axis} ${format(x)}`];
     chart.lines.forEach((line, run) => {
       if (!line) return;
       const i = nearestPoint(line, x);
       cursor.append(make("circle", { class: `dot c${run % 8}`, cx: scale.x(line[0][i]), cy: scale.y(line[1][i]), r: 3.5 }));
-      said.push((runs.length > 1 ? `${runs[run]} ` : "") + words(line[1][i], chart.share));
+      parts.push((runs.length > 1 ? `${runs[run]} ` : "") + format(line[1][i], chart.share));
     });
-    reading.textContent = said.join(" · ");
+    reading.textContent = parts.join(" · ");
   }
   function leave() {
     cursor.replaceChildren();
@@ -168,7 +168,7 @@ function drawChart(chart, runs, axis) {
     make("figcaption", {}, make("b", {}, chart.title), reading), svg, make("p", {}, chart.about));
 }
 
-/** Whose line is whose, where there are several; and what the dots are, where there are any. */
+/** Create the legend: the lines of several runs, and single steps if any are drawn. */
 function drawLegend(data) {
   const entry = (name, ...marks) =>
     make("li", {}, make("svg", { width: 34, height: 12, "aria-hidden": "true" }, ...marks), name);
@@ -177,11 +177,11 @@ function drawLegend(data) {
   const dots = [4, 12, 20, 28].map((x, i) => make("circle", { class: "step", cx: x, cy: [8, 4, 7, 3][i], r: 2 }));
   return [
     ...(runs.length > 1 ? runs : []),
-    ...(data.charts.some((chart) => chart.dots.some(Boolean)) ? [entry("single steps; the line is the mean of neighboring ones", ...dots)] : []),
+    ...(data.charts.some((chart) => chart.dots.some(Boolean)) ? [entry("single steps; the line is their running mean", ...dots)] : []),
   ];
 }
 
-/** All charts; the axis is the same for all. */
+/** Draw all charts, with one axis for all. */
 function drawCharts(data) {
   const place = document.getElementById("charts");
   if (!place) return;

@@ -1,12 +1,12 @@
 "use strict";
-// The maps of one or several runs: the same images at other places, with one selection for all.
+// Maps of one or several runs: the same images at different places, with a common selection.
 
 const COLORS = 8;
 const SHAPES = ["dot", "ring", "triangle"];
-const MOST_KINDS = COLORS * SHAPES.length - 1; // colored; the others are gray
-const MOST_PICTURES = 60;
+const MAX_KINDS = COLORS * SHAPES.length - 1; // that have a color; the others are gray
+const MAX_PICTURES = 60;
 
-/** Colors of the page as it is now: light, dark or printed. */
+/** Return the current colors of the page: light, dark or printed. */
 function palette() {
   const style = getComputedStyle(document.documentElement);
   const value = (name) => style.getPropertyValue(name).trim();
@@ -16,7 +16,7 @@ function palette() {
   };
 }
 
-/** The small pictures, each a part of a sheet. */
+/** Thumbnails, each a part of a sheet. */
 class Pictures {
   constructor(map) {
     this.map = map;
@@ -49,7 +49,7 @@ class ScatterMap {
   constructor(state, places, title) {
     this.state = state;
     this.places = places;
-    this.canvas = make("canvas", { tabindex: "0", role: "application", "aria-label": `${title}. Arrow keys go from image to image, + and − zoom, 0 shows all.` });
+    this.canvas = make("canvas", { tabindex: "0", role: "application", "aria-label": `${title}. Arrow keys move from image to image, + and − zoom, 0 shows all.` });
     this.reset();
     this.listen();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
@@ -61,7 +61,7 @@ class ScatterMap {
     this.view = { x: middle(x), y: middle(y), scale: 1 };
   }
 
-  /** Pixels of an image's place. */
+  /** Return the place of an image in pixels. */
   at(index) {
     const unit = this.unit();
     return [
@@ -76,7 +76,7 @@ class ScatterMap {
 
   draw() {
     const ratio = window.devicePixelRatio || 1;
-    // A finger on a map that shows everything scrolls the page.
+    // On a map that is not zoomed, a finger scrolls the page.
     this.canvas.style.touchAction = this.view.scale > 1 || this.state.selecting ? "none" : "pan-y";
     this.width = this.canvas.clientWidth;
     this.height = this.canvas.clientHeight;
@@ -90,7 +90,7 @@ class ScatterMap {
     const size = Math.min(9, 2.6 + this.view.scale * 0.7);
     const picture = Math.min(72, 20 + 5 * this.view.scale);
     const chosen = (index) => state.isChosen(index, kinds);
-    // What is not chosen lies faint beneath the rest.
+    // Images that are not chosen are drawn first, faintly.
     for (const above of [false, true]) {
       context.globalAlpha = above ? 0.9 : 0.12;
       for (const index of state.order) {
@@ -122,7 +122,7 @@ class ScatterMap {
     }
   }
 
-  /** The image nearest to a place, if it is near. */
+  /** Return the image nearest to a place, within reach. */
   find(x, y, reach = 24) {
     let best = null, least = reach * reach;
     for (let index = 0; index < this.places.x.length; index++) {
@@ -133,7 +133,7 @@ class ScatterMap {
     return best;
   }
 
-  /** The next image in a direction: near, and not far off the line. */
+  /** Return the next image in a direction: close, and not far to the side. */
   step(right, down) {
     if (this.state.current === null) return this.find(this.width / 2, this.height / 2, Infinity);
     const [x, y] = this.at(this.state.current);
@@ -159,7 +159,7 @@ class ScatterMap {
     this.draw();
   }
 
-  /** All images within a rectangle of the screen. */
+  /** Return all images within a rectangle of the screen. */
   inside([left, top, width, height]) {
     const right = left + width, bottom = top + height;
     return this.places.x.map((_, index) => index).filter((index) => {
@@ -177,7 +177,7 @@ class ScatterMap {
     };
     let moved = false;
     canvas.addEventListener("wheel", (event) => {
-      // A page must still be scrolled past the map: it zooms with Ctrl, or once it has the focus.
+      // Zoom with Ctrl or once the map has the focus; otherwise the wheel scrolls the page.
       if (!event.ctrlKey && document.activeElement !== canvas) return;
       event.preventDefault();
       this.zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.002)), ...place(event));
@@ -235,7 +235,7 @@ class ScatterMap {
   }
 }
 
-/** A dot in the color and shape of its kind; -1 is of no kind of its own. */
+/** Draw a mark in the color and shape of its kind; -1 stands for all other kinds. */
 function mark(context, colors, kind, x, y, size) {
   context.fillStyle = kind < 0 ? colors.other : colors.kinds[kind % COLORS];
   context.strokeStyle = colors.ground;
@@ -258,39 +258,42 @@ function mark(context, colors, kind, x, y, size) {
   context.stroke();
 }
 
-/** The numbers below `count` in an order without any: what is drawn last lies on top, and images
- * come sorted by class. */
-function mixed(count) {
+/** Return the numbers below `count` shuffled, always alike: images come sorted by class, and those
+ * drawn last are on top. */
+function shuffled(count) {
   const places = [...Array(count).keys()];
   const hash = (n) => Math.imul(n ^ (n >>> 15), 0x2c1b3c6d) >>> 0;
   return places.sort((a, b) => hash(a + 1) - hash(b + 1));
 }
 
-/** What all maps share: coloring, the current image, the selection. */
+/** The state that all maps share: coloring, current image, selection. */
 class MapState {
   constructor(map, runs) {
     Object.assign(this, { map, runs, pictures: new Pictures(map), views: [] });
     Object.assign(this, { current: null, view: null, pinned: false, chosen: null, kind: null, asPictures: false, selecting: false });
-    this.by = map.labels ? "label" : "component";
+    const hasGroups = map.maps.some((one) => one.group);
+    const several = map.maps.length > 1;
+    this.colorings = [...(map.labels ? ["label"] : []), ...(hasGroups ? ["group"] : []), ...(several ? ["run"] : [])];
+    this.by = this.colorings[0] ?? "run";
     this.classes = this.ranked(map.labels || []);
-    this.order = mixed(map.names.length);
+    this.order = shuffled(map.names.length);
   }
 
-  /** Numbers from the commonest value on; the rarest get -1. */
+  /** Number the kinds of values; if they are too many, the rarest get -1. */
   ranked(values) {
     const counts = new Map();
     for (const value of values) counts.set(value, (counts.get(value) || 0) + 1);
     const order = [...counts.keys()];
-    // Few classes keep their own order; of many the commonest are colored.
-    order.sort(order.length > MOST_KINDS ? (a, b) => counts.get(b) - counts.get(a) : (a, b) => a - b);
-    const rank = new Map(order.map((value, i) => [value, i < MOST_KINDS ? i : -1]));
-    return { order: order.slice(0, MOST_KINDS), counts, kinds: values.map((value) => rank.get(value)), others: Math.max(0, order.length - MOST_KINDS) };
+    // A few classes keep their order; of many, the most common are colored.
+    order.sort(order.length > MAX_KINDS ? (a, b) => counts.get(b) - counts.get(a) : (a, b) => a - b);
+    const rank = new Map(order.map((value, i) => [value, i < MAX_KINDS ? i : -1]));
+    return { order: order.slice(0, MAX_KINDS), counts, kinds: values.map((value) => rank.get(value)), others: Math.max(0, order.length - MAX_KINDS) };
   }
 
   kinds(places) {
     if (this.by === "label") return this.classes.kinds;
     if (this.by === "run") return places.x.map(() => places.run % COLORS);
-    return places.component.map((component) => (component < MOST_KINDS ? component : -1));
+    return places.x.map((_, index) => (places.group?.[index] < MAX_KINDS ? places.group[index] : -1));
   }
 
   isChosen(index, kinds) {
@@ -298,7 +301,7 @@ class MapState {
     return this.kind === null || kinds[index] === this.kind;
   }
 
-  /** The image to show, beside its place on one of the maps. */
+  /** Show an image beside its place on one of the maps. */
   show(index, view) {
     if (index === this.current && view === this.view) return;
     Object.assign(this, { current: index, view });
@@ -327,14 +330,14 @@ class MapState {
   }
 }
 
-/** Controls, maps, the card of the current image, the legend and the selected images. */
+/** Draw controls, maps, the card of the current image, the legend and the selected images. */
 function drawMaps(place, map, runs) {
   const state = new MapState(map, runs);
   const card = make("div", { class: "card", role: "status" });
   const legend = make("ul", { class: "kinds" });
   const strip = make("div", { class: "strip" });
   const label = (index) => (map.labels ? map.classes[map.labels[index]] : "");
-  const said = (index) => [map.names[index], label(index)].filter(Boolean).join(", ");
+  const describe = (index) => [map.names[index], label(index)].filter(Boolean).join(", ");
 
   function drawCard() {
     const index = state.current;
@@ -342,46 +345,48 @@ function drawMaps(place, map, runs) {
     if (card.hidden) return;
     const facts = [make("b", {}, map.names[index])];
     if (map.labels) facts.push(make("span", {}, label(index)));
-    const { component } = state.view.places, own = component[index];
-    const size = component.filter((other) => other === own).length;
-    facts.push(make("span", {}, `group ${own + 1}, of ${size} images`));
-    card.replaceChildren(state.pictures.element(index, state.view.width < 420 ? 96 : 144, said(index)), ...facts);
+    const { group } = state.view.places;
+    if (group) {
+      const size = group.filter((other) => other === group[index]).length;
+      facts.push(make("span", {}, `group ${group[index] + 1}: ${size} image${size === 1 ? "" : "s"}`));
+    }
+    card.replaceChildren(state.pictures.element(index, state.view.width < 420 ? 96 : 144, describe(index)), ...facts);
     if (card.parentNode !== state.view.canvas.parentNode) state.view.canvas.after(card);
     placeCard(state.view);
   }
 
-  /** Beside the image's place, on the side where there is room. */
+  /** Place the card beside its image, on the side with more room. */
   function placeCard(view) {
     if (view !== state.view || card.hidden) return;
     const [x, y] = view.at(state.current), away = 18;
     const left = x + away + card.offsetWidth < view.width ? x + away : x - away - card.offsetWidth;
-    const within = (value, most) => Math.max(4, Math.min(value, most - 4));
+    const within = (value, limit) => Math.max(4, Math.min(value, limit - 4));
     card.style.left = `${within(left, view.width - card.offsetWidth)}px`;
     card.style.top = `${within(y - card.offsetHeight / 2, view.height - card.offsetHeight)}px`;
   }
 
-  /** Anew only when others are chosen: a button that is pressed must keep the focus. */
+  /** Redraw only if the selection has changed: a pressed button must keep the focus. */
   let inStrip = null;
   function drawStrip() {
     if (state.chosen === inStrip) return;
     inStrip = state.chosen;
     if (!state.chosen) return strip.replaceChildren();
     const indices = [...state.chosen];
-    const more = indices.length > MOST_PICTURES ? `; the first ${MOST_PICTURES} of them:` : "";
+    const more = indices.length > MAX_PICTURES ? `; the first ${MAX_PICTURES}:` : "";
     const clear = make("button", { type: "button" }, "Clear");
     clear.addEventListener("click", () => {
       state.clear();
       state.views[0].canvas.focus();
     });
-    const tiles = indices.slice(0, MOST_PICTURES).map((index) => {
-      const button = make("button", { type: "button", class: "tile", title: said(index) }, state.pictures.element(index, 52, said(index)));
+    const tiles = indices.slice(0, MAX_PICTURES).map((index) => {
+      const button = make("button", { type: "button", class: "tile", title: describe(index) }, state.pictures.element(index, 52, describe(index)));
       button.addEventListener("click", () => state.pin(index, state.view || state.views[0]));
       return button;
     });
     strip.replaceChildren(make("p", {}, `${indices.length} images selected${more} `, clear), ...tiles);
   }
 
-  /** The buttons only when they are of another kind or color, else which of them is pressed. */
+  /** Recreate the buttons only if their kind or color has changed; mark the pressed one. */
   let inLegend = null;
   function drawKinds() {
     if (inLegend !== state.by) makeKinds();
@@ -393,12 +398,12 @@ function drawMaps(place, map, runs) {
 
   function makeKinds() {
     const entries = [];
-    const entry = (kind, words) => {
+    const entry = (kind, text) => {
       const canvas = make("canvas", { width: 28, height: 28, "aria-hidden": "true" });
       const context = canvas.getContext("2d");
       context.scale(2, 2);
       mark(context, palette(), kind, 7, 7, 4.6);
-      const button = make("button", { type: "button", value: kind }, canvas, words);
+      const button = make("button", { type: "button", value: kind }, canvas, text);
       button.addEventListener("click", () => {
         state.chosen = null;
         state.kind = state.kind === kind ? null : kind;
@@ -411,18 +416,17 @@ function drawMaps(place, map, runs) {
       if (state.classes.others) entry(-1, `${state.classes.others} other classes`);
     } else if (state.by === "run") map.maps.forEach((one) => entry(one.run % COLORS, runs[one.run]));
     else {
-      const largest = (numbers) => numbers.reduce((most, number) => Math.max(most, number), 0);
-      const count = largest(map.maps.map((one) => largest(one.component))) + 1;
-      for (let kind = 0; kind < Math.min(MOST_KINDS, count); kind++) entry(kind, `group ${kind + 1}`);
-      if (count > MOST_KINDS) entry(-1, "smaller groups");
-      if (map.maps.length > 1) entries.push(make("li", { class: "hint" }, "Each run has groups of its own, numbered by their size."));
+      const largest = (numbers) => numbers.reduce((a, b) => Math.max(a, b), 0);
+      const count = largest(map.maps.map((one) => largest(one.group ?? []))) + 1;
+      for (let kind = 0; kind < Math.min(MAX_KINDS, count); kind++) entry(kind, `group ${kind + 1}`);
+      if (count > MAX_KINDS) entry(-1, "smaller groups");
+      if (map.maps.length > 1) entries.push(make("li", { class: "hint" }, "Each run has its own groups, numbered by size."));
     }
     legend.replaceChildren(...entries);
   }
 
-  const kindsBy = [...(map.labels ? ["label"] : []), "component", ...(map.maps.length > 1 ? ["run"] : [])];
-  const names = { label: "class", component: "group", run: "run" };
-  const choice = make("fieldset", {}, make("legend", {}, "Color by"), ...kindsBy.map((by) => {
+  const names = { label: "class", group: "group", run: "run" };
+  const choice = make("fieldset", {}, make("legend", {}, "Color by"), ...state.colorings.map((by) => {
     const input = make("input", { type: "radio", name: "by", value: by });
     input.checked = by === state.by;
     input.addEventListener("change", () => {
@@ -431,13 +435,13 @@ function drawMaps(place, map, runs) {
     });
     return make("label", {}, input, names[by]);
   }));
-  const check = (name, words) => {
+  const check = (name, text) => {
     const input = make("input", { type: "checkbox" });
     input.addEventListener("change", () => {
       state[name] = input.checked;
       state.changed();
     });
-    return make("label", {}, input, words);
+    return make("label", {}, input, text);
   };
   const boxes = make("fieldset", {}, make("legend", {}, "Show"), check("asPictures", "pictures"), check("selecting", "select by dragging"));
 
@@ -445,8 +449,8 @@ function drawMaps(place, map, runs) {
     const title = map.maps.length > 1 ? `Map of ${runs[one.run]}` : "Map";
     const view = new ScatterMap(state, one, title);
     state.views.push(view);
-    const button = (words, name, action) => {
-      const element = make("button", { type: "button", "aria-label": name, title: name }, words);
+    const button = (text, name, action) => {
+      const element = make("button", { type: "button", "aria-label": name, title: name }, text);
       element.addEventListener("click", action);
       return element;
     };
@@ -461,8 +465,8 @@ function drawMaps(place, map, runs) {
     drawStrip();
   };
   state.ondraw = placeCard;
-  const hint = make("p", { class: "hint" }, "Point at a dot or tap it to see its image; with the keyboard, go to the map and use the arrow keys, +, − and 0. Drag to move, pinch or scroll (once it was clicked) to zoom, Shift and drag to select.");
-  place.append(make("div", { class: "controls" }, choice, boxes), make("div", { class: "panels" }, ...panels), hint, legend, strip);
+  const hint = make("p", { class: "hint" }, "Point at a dot or tap it to see its image. Drag to move the map, pinch or scroll (after a click on it) to zoom, Shift-drag to select. With the keyboard, focus the map and use the arrow keys, +, − and 0.");
+  place.append(make("div", { class: "controls" }, ...(state.colorings.length > 1 ? [choice] : []), boxes), make("div", { class: "panels" }, ...panels), hint, legend, strip);
   state.pictures.ready.then(() => state.changed());
   for (const media of ["(prefers-color-scheme: dark)", "print"]) {
     matchMedia(media).addEventListener("change", () => {

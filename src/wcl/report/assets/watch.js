@@ -1,17 +1,17 @@
 "use strict";
-// The live page: asks its own server every two seconds how far the run is.
+// The live page: asks its server every two seconds for the state of the run.
 
 const SECONDS = 2;
-const secret = new URLSearchParams(location.search).get("token");
+const token = new URLSearchParams(location.search).get("token");
 const element = (id) => document.getElementById(id);
-const { made_of: madeOf } = JSON.parse(element("data").textContent);
-let version = "", pictureOf = 0;
+const { page: pageVersion } = JSON.parse(element("data").textContent);
+let version = "", neighborsOf = 0;
 
 function ask(path, options = {}) {
-  return fetch(path, { ...options, headers: { "X-WCL-Token": secret } });
+  return fetch(path, { ...options, headers: { "X-WCL-Token": token } });
 }
 
-/** The charts anew; the one that is being read stays the one that is being read. */
+/** Redraw the charts; the one that has the focus keeps it. */
 function redraw(state) {
   const before = [...element("charts").children].findIndex((chart) => chart.contains(document.activeElement));
   drawCharts(state);
@@ -19,9 +19,9 @@ function redraw(state) {
 }
 
 async function showNeighbors(changed) {
-  if (!changed || changed === pictureOf) return;
-  pictureOf = changed;
-  const answer = await ask("/neighbors.png");
+  if (!changed || changed === neighborsOf) return;
+  neighborsOf = changed;
+  const answer = await ask("/neighbors");
   if (!answer.ok) return;
   const image = make("img", { class: "sheet", alt: "Some images of the run, each with its nearest neighbors" });
   image.src = URL.createObjectURL(await answer.blob());
@@ -29,38 +29,38 @@ async function showNeighbors(changed) {
   element("neighbors").replaceChildren(image);
 }
 
-async function look() {
+async function update() {
   if (document.hidden) return;
   try {
     const answer = await ask(`/state?version=${encodeURIComponent(version)}`);
     if (!answer.ok) throw new Error(await answer.text());
     const state = await answer.json();
-    if (state.made_of !== madeOf) return location.reload();
-    element("said").textContent = state.said;
-    element("done").value = state.done;
+    if (state.page !== pageVersion) return location.reload();
+    element("status").textContent = state.status;
+    element("progress").value = state.progress;
     element("stop").hidden = !state.stoppable;
     if (!state.training) element("stop").disabled = false;
     if (state.charts) redraw(state);
     version = state.version;
     await showNeighbors(state.neighbors);
   } catch {
-    element("said").textContent = "wcl watch has ended, or cannot read the run; the curves are the last ones seen.";
+    element("status").textContent = "wcl watch has ended or cannot read the run; these are the last curves it sent.";
     element("stop").hidden = true;
   }
 }
 
 element("stop").addEventListener("click", async () => {
-  if (!confirm("Stop the run after this step? It saves itself, and goes on later with --resume.")) return;
+  if (!confirm("Stop the run after this step? It saves a checkpoint; continue it later with --resume.")) return;
   element("stop").disabled = true;
-  element("said").textContent = "asking it to stop …";
+  element("status").textContent = "stopping …";
   const answer = await ask("/stop", { method: "POST" });
-  element("said").textContent = answer.ok ? (await answer.json()).said : await answer.text();
+  element("status").textContent = answer.ok ? (await answer.json()).status : await answer.text();
 });
 
-/** Look again and again, but spend only a small part of the time on it: the run needs the machine. */
+/** Ask again and again, but use only a small share of the machine, which the run needs. */
 async function follow() {
   const began = performance.now();
-  await look();
+  await update();
   setTimeout(follow, Math.max(SECONDS * 1000, 20 * (performance.now() - began)));
 }
 follow();

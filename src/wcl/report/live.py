@@ -1,0 +1,136 @@
+"""The live page: its content, and the state of a run that it asks for again and again."""
+
+from pathlib import Path
+from typing import Any
+
+from wcl.report.charts import charts
+from wcl.report.page import render
+from wcl.report.provenance import commands, duration, evaluation_command, run_provenance
+from wcl.report.runs import Run, printable, shortened
+from wcl.report.scores import evaluated, verdicts
+from wcl.report.trainer import trainer
+from wcl.system.run_folder import RunFolder
+from wcl.training.metrics_lines import is_number
+from wcl.training.provenance import typed
+
+_SCRIPTS = ("charts.js", "watch.js")
+_RECENT = 5  # epochs from which the remaining time is estimated
+
+
+def run_page(run: Run) -> str:
+    """Return the page of a run."""
+    data = run.config.data if run.config else ""
+    has_encoder = run.files.encoder.is_file()
+    scores = evaluated([run])
+    notes = [*scores.notes, *(f"{run.name}: {problem}." for problem in run.problems)]
+    if run.evaluation is None and has_encoder:
+        command = evaluation_command(run, data or "SRC")
+        notes.append(f"If the images have labels, `{command}` evaluates the run.")
+    return render(
+        "watch.html",
+        _SCRIPTS,
+        {"page": _page_version(run.files, _finished(run))},
+        live=True,
+        title=f"wcl watch: {run.name}",
+        kind="wcl watch",
+        names=[run.name],
+        lead=f"{run.config.method} on {shortened(data)}" if run.config else "",
+        verdicts=verdicts(scores, [run.name]),
+        scores=scores,
+        notes=notes,
+        has_curves=True,
+        curve_notes=[],
+        has_encoder=has_encoder,
+        report_command=typed("wcl", "report", shortened(run.folder)),
+        provenance=[run_provenance(run)],
+        commands=commands([run], data),
+        machine=[],
+    )
+
+
+def waiting_page(folder: Path) -> str:
+    """Return the page of a run that has not started."""
+    name = printable(folder.absolute().name)
+    return render(
+        "waiting.html",
+        _SCRIPTS,
+        {"page": _page_version(RunFolder(folder), False)},
+        live=True,
+        title=f"wcl watch: waiting for {name}",
+        kind="wcl watch",
+        names=[name],
+        lead="",
+        command=f"wcl pretrain … {typed('--out', shortened(folder))}",
+    )
+
+
+def run_state(run: Run, version: str = "") -> dict[str, Any]:
+    """Return how far a run is, and its curves unless the page has those of this version."""
+    training, pid = trainer(run.folder)
+    planned = run.config.epochs if run.config else 0
+    last = run.lines[-1] if run.lines else {"step": 0, "epoch": 0}
+    now = f"{len(run.lines)} {last['step']}"
+    state: dict[str, Any] = {
+        "page": _page_version(run.files, _finished(run)),
+        "status": _status(run, training),
+        "training": training,
+        "stoppable": pid is not None and not _finished(run),
+        "progress": run.epochs_done / planned if planned else 0.0,
+        "version": now,
+        "neighbors": _modified(run.files.neighbors),
+    }
+    if now != version:
+        state |= {"runs": [run.name], **charts([run])}
+    return state
+
+
+def waiting_state(folder: Path) -> dict[str, Any]:
+    """Return the state of a run that has not started."""
+    return {
+        "page": _page_version(RunFolder(folder), False),
+        "status": "no run here yet; this page shows it as soon as it starts",
+        "training": False,
+        "stoppable": False,
+        "progress": 0.0,
+        "version": "",
+        "neighbors": 0.0,
+    }
+
+
+def _status(run: Run, training: bool) -> str:
+    planned = run.config.epochs if run.config else 0
+    done, steps = run.epochs_done, int(run.lines[-1]["step"]) if run.lines else 0
+    if _finished(run):
+        return f"finished: {done} epochs, {steps:,} steps"
+    if run.lines:
+        of_planned = f" of {planned}" if planned else ""
+        status = f"epoch {int(run.lines[-1].get('epoch', 0))}{of_planned}, step {steps:,}"
+    else:
+        status = "nothing is logged yet"
+        if training and run.config is not None:
+            status += f"; the first metrics come after {run.config.log.every} steps or one epoch"
+    if not training:
+        command = typed("wcl", "pretrain", "--out", shortened(run.folder), "--resume")
+        return f"{status}; not training" + (f". Continue with: {command}" if planned else "")
+    recent = [line["seconds"] for line in run.epochs[-_RECENT:] if is_number(line.get("seconds"))]
+    if recent and planned:
+        status += f", about {duration(sum(recent) / len(recent) * (planned - done))} left"
+    return status
+
+
+def _finished(run: Run) -> bool:
+    return run.config is not None and run.epochs_done >= run.config.epochs
+
+
+def _page_version(files: RunFolder, finished: bool) -> str:
+    """Return what the page depends on besides curves; when it changes, the page reloads."""
+    times = _modified(files.config), _modified(files.evaluation)
+    return f"{files.is_run} {files.encoder.is_file()} {finished} {times}"
+
+
+def _modified(path: Path) -> float:
+    """Return when a file was last written; 0 if it does not exist."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,109 @@
+"""Rows of pictures: images with their nearest neighbors, and with their augmented views."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from wcl.config import PretrainConfig
+from wcl.data import with_channels
+from wcl.data.loader import Batch, views_of
+from wcl.data.views import ViewSpec
+from wcl.models.encoder import Encoder
+from wcl.models.multiview import view_specs
+from wcl.neighbors import nearest
+from wcl.ops.randomness import Integers
+from wcl.report.images import EncodedImages, ReportImages
+from wcl.report.thumbnails import data_uri
+
+MAX_PICTURES = 12
+"""In one row."""
+_NEIGHBOR_ROWS, _NEIGHBORS = 6, 8
+_VIEW_ROWS, _VIEWS = 4, 6
+
+
+class Picture(NamedTuple):
+    """A picture with its alternative text and caption; `kind` is its class in the style sheet."""
+
+    uri: str
+    alt: str
+    kind: str = ""
+    caption: str = ""
+
+
+@dataclass
+class PictureRow:
+    """Pictures side by side, and how many more there are."""
+
+    pictures: list[Picture]
+    caption: str = ""
+    more: int = 0
+
+
+def picture(images: ReportImages, row: int, alt: str, kind: str = "", caption: str = "") -> Picture:
+    """Return the picture of one image."""
+    return Picture(data_uri(images.thumbnails[row], images.side), alt, kind, caption)
+
+
+def neighbor_rows(
+    images: ReportImages, encoded: EncodedImages, config: PretrainConfig | None
+) -> list[PictureRow]:
+    """Return random images, each with its nearest neighbors by cosine similarity."""
+    count, seed = _NEIGHBORS, 0
+    if config is not None:
+        count = config.crops.count if config.crops.neighbors else _NEIGHBORS
+        seed = config.seed
+    count = min(count or _NEIGHBORS, MAX_PICTURES, len(images) - 1)
+    rows = torch.from_numpy(random_rows(images, _NEIGHBOR_ROWS, seed))
+    cosines, neighbors = nearest(encoded.features[rows], encoded.features, count, rows)
+    found = []
+    for row, values, others in zip(
+        rows.tolist(), cosines.tolist(), neighbors.tolist(), strict=True
+    ):
+        label = images.label(row)
+        pictures = [picture(images, row, f"image: {images.alt(row)}", "lead", label)]
+        for value, other in zip(values, others, strict=True):
+            kind = ("same" if label == images.label(other) else "other") if label else ""
+            alt = f"cosine {value:.2f}: {images.alt(other)}"
+            pictures.append(picture(images, other, alt, kind, f"{value:.2f}"))
+        found.append(PictureRow(pictures))
+    return found
+
+
+def view_rows(encoder: Encoder, images: ReportImages, config: PretrainConfig) -> list[PictureRow]:
+    """Return random images, each with augmented views and small crops of it."""
+    rows = random_rows(images, _VIEW_ROWS, config.seed + 1)
+    batch, specs = make_views(encoder, images, rows, config, _VIEWS)
+    found = []
+    for number, row in enumerate(batch.index.tolist()):
+        caption = images.label(row) or "image"
+        pictures = [picture(images, row, f"image: {images.alt(row)}", "lead", caption)]
+        for spec, views in zip(specs, batch.views, strict=True):
+            is_crop = config.crops.count > 0 and spec is specs[-1]
+            alt = f"{'small crop' if is_crop else 'view'} of {images.name(row)}"
+            pictures += [
+                Picture(data_uri(view, images.side), alt, "crop" if is_crop else "")
+                for view in spec.maker.to_pixels(views[number :: len(batch.index)])
+            ]
+        found.append(PictureRow(pictures))
+    return found
+
+
+def make_views(
+    encoder: Encoder, images: ReportImages, rows: Integers, config: PretrainConfig, count: int
+) -> tuple[Batch, list[ViewSpec]]:
+    """Make views of images as in the first epoch of a run; return them and their specifications.
+
+    Small crops are left out if only one full view is wanted.
+    """
+    source = with_channels(images.source, encoder.description.channels)
+    full, *crops = view_specs(config, source.channels)
+    specs = [dataclasses.replace(full, count=count), *(crops if count > 1 else [])]
+    return views_of(source, rows, specs, config.seed), specs
+
+
+def random_rows(images: ReportImages, count: int, seed: int) -> Integers:
+    """Choose at most `count` images."""
+    return np.random.default_rng(seed).permutation(len(images))[:count].astype(np.int64)
