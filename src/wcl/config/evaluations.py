@@ -93,13 +93,13 @@ class FinetuneConfig(EvalConfig):
     for 30 if more, or as many as make 100 steps."""
     batch_size: int = 256
     """Images per step, at most."""
-    encoder_rate: float = 0.05
+    encoder_lr: float = 0.05
     """Learning rate of the encoder at batch 256; it grows with the batch."""
     lr: float = 0.5
     """The same of the classifier."""
     scratch: bool = True
     """Whether to train the same network from scratch, too."""
-    scratch_rate: float = 0.3
+    scratch_lr: float = 0.3
     """Learning rate of that, encoder and classifier, at batch 256."""
     seed: int = 0
     """Of the draw of labeled images, their order and crops, and all that starts at random."""

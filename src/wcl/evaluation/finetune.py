@@ -64,13 +64,13 @@ def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConf
         manifest = write_manifest(folder, train, rows, config.labels, config.seed)
         details |= {} if manifest is None else {"manifest": str(manifest)}
 
-    lrs = config.encoder_rate, config.lr
+    lrs = config.encoder_lr, config.lr
     unreadable = fit(networks[0], lrs, loader, maker, epochs, "fine-tuning")
     if config.scratch:
         with _seeded(config.seed, "scratch"):
             fresh = Encoder(encoder.description).to(encoder.device)
         networks.append(build_network(fresh, config.start, len(train.classes), config.seed))
-        lrs = config.scratch_rate, config.scratch_rate
+        lrs = config.scratch_lr, config.scratch_lr
         fit(networks[1], lrs, loader, maker, epochs, "training from scratch")
 
     correct = _correct(networks, encoder, test, config.num_workers)
@@ -240,7 +240,7 @@ def _check(config: FinetuneConfig) -> None:
     if config.epochs < 0:
         raise InputError(f"--epochs: must be at least 1, or 0 to choose, not {config.epochs}")
     limit = MAX_LR / config.batch_size
-    for name in ("encoder_rate", "lr", "scratch_rate"):
+    for name in ("encoder_lr", "lr", "scratch_lr"):
         if not 0 < (lr := getattr(config, name)) <= limit:
             raise InputError(f"--{name}: must be above 0 and at most {limit:g}, not {lr}")
     if config.start not in ("pool", "projection"):
