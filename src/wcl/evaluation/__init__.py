@@ -1,4 +1,7 @@
-"""Evaluation of encoders: one module per protocol, whose main function has the same name."""
+"""Evaluation of encoders: one module per protocol, whose main function has the same name.
+
+A module that supports several labels per image sets `MULTI_LABEL`.
+"""
 
 from importlib import import_module
 from pathlib import Path
@@ -15,8 +18,6 @@ from wcl.system.machine import best_device, check_workers, use_threads
 from wcl.system.progress import say, without_repeats
 
 __all__ = ["Result", "evaluate", "show"]
-
-_MULTI_LABEL = ("lowshot",)  # protocols that support several labels per image
 
 
 def evaluate(
@@ -40,19 +41,19 @@ def evaluate(
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"{protocol}: no such protocol{did_you_mean(protocol, PROTOCOLS)}")
-    measure = getattr(import_module(f"wcl.evaluation.{protocol}"), protocol)
+    module = import_module(f"wcl.evaluation.{protocol}")
     config = config or PROTOCOLS[protocol](data=str(data), **options)
     check_config(config)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
-    channels = encoder.description.channels
-    train, test = labeled_splits(config, channels, multi_label=protocol in _MULTI_LABEL)
+    multi_label = getattr(module, "MULTI_LABEL", False)
+    train, test = labeled_splits(config, encoder.description.channels, multi_label)
     if shared := overlap(train, test):
         say(
             f"{len(shared)} of {len(test)} test images are also training images, such as "
             f"{shared[0]}: the results are inflated"
         )
     with without_repeats():
-        result: Result = measure(encoder, train, test, config)
+        result: Result = getattr(module, protocol)(encoder, train, test, config)
     return result
 
 

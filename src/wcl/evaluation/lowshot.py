@@ -44,6 +44,7 @@ from wcl.system.paths import one_line
 from wcl.system.progress import say, track
 from wcl.system.run_folder import RunFolder
 
+MULTI_LABEL = True
 _SHOTS = [1, 2, 4, 8, 16, 32, 64]
 _MAX_COST = 1e6  # beyond it, an SVM takes hours and cannot be interrupted
 
