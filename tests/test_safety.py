@@ -7,7 +7,6 @@ import hashlib
 import io
 import os
 import pickle
-import re
 import subprocess
 import sys
 import tarfile
@@ -28,7 +27,7 @@ import wcl
 from checkpoints import CONFIG, save, state
 from images import encoded, photo_folder, picture
 from runs import tiny_run
-from wcl.config.layering import parse_settings
+from wcl.config.layering import settings
 from wcl.data import kept_index, open_source
 from wcl.data.decode import UnreadableImage
 from wcl.methods import method_settings
@@ -205,43 +204,7 @@ def test_settings_make_no_objects(resume: bool, trap: Trap, tmp_path: Path) -> N
     for tag in ("!!python/object/apply:os.mkdir", "!!python/object/new:os.mkdir"):
         file.write_text(f"epochs: {tag} [{trap.place}]\n")
         with pytest.raises(InputError):
-            parse_settings(["--out", str(tmp_path), "--config", str(file)], method_settings, resume)
-
-
-def test_settings_that_repeat_themselves_do_not_grow(tmp_path: Path) -> None:
-    lines = ["a: &a0 [ha, ha]", *(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]" for i in range(1, 12))]
-    (tmp_path / "x.yaml").write_text("\n".join(lines))
-    for words in (["--config", str(tmp_path / "x.yaml")], [f"--config={tmp_path / 'x.yaml'}"]):
-        with pytest.raises(InputError, match=r"x\.yaml: has a YAML alias"):
-            parse_settings(["--out", str(tmp_path), *words], method_settings)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("config: /etc/passwd", "x.yaml: has a setting config; give several files by --config"),
-        ("data: " + "[" * 30_000, "x.yaml: too long for a file of settings"),
-        ("# " + "a" * 10**6, "x.yaml: too long for a file of settings"),
-        ("data: 2026-31-12", "x.yaml: cannot be read as YAML (month must be in 1..12)"),
-        ("data: !!timestamp x", "x.yaml: cannot be read as YAML"),
-        ("data: !!bool x", "x.yaml: cannot be read as YAML"),
-        ("data: !!int ''", "x.yaml: cannot be read as YAML"),
-        ("", "x.yaml: holds no settings"),
-        ("[1, 2]", "x.yaml: holds no settings"),
-        ("1: 2", "x.yaml: holds no settings"),
-        ("data: " + "[" * 499 + "]" * 499, "x.yaml: cannot be read as YAML (maximum recursion"),
-    ],
-    ids=lambda text: text[:12],
-)
-def test_a_file_of_settings_includes_no_other_and_takes_no_minutes(
-    text: str, said: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "x.yaml"
-    file.write_text(text)
-    with pytest.raises(InputError, match=re.escape(said)):
-        parse_settings(
-            ["digits", "--config", str(file), "--out", str(tmp_path / "run")], method_settings
-        )
+            settings("", {"out": str(tmp_path)}, method_settings, resume, files=[file])
 
 
 def test_annotations_cannot_name_files_or_grow(tmp_path: Path) -> None:

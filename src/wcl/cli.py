@@ -1,27 +1,23 @@
-"""The `wcl` command: from its words to a function elsewhere, which is imported when called."""
+"""Command-line entry point. Commands import lazily.
+
+Each command has its own jsonargparse parser. jsonargparse's subcommands could also choose the
+command, but cost CPU seconds (measured on two cores): `wcl --help` takes 0.06 without them, 0.18
+with them and 0.32 if all parsers are built; a mistyped setting 0.25, 0.24 and 0.33. And their
+messages cannot be made as clear: a missing RUN is called `eval.knn.run`, a mistyped command gets no
+suggestion, and usage reads `wcl [options] eval [options] knn`.
+"""
 
 import json
 import os
-import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import getdoc
-from itertools import takewhile
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from wcl import __version__
-from wcl.config.words import (
-    HelpShown,
-    choice,
-    options,
-    positional,
-    take_flag,
-    take_values,
-    wants_help,
-)
 from wcl.system.errors import (
     ConnectionLost,
     InputError,
@@ -34,188 +30,173 @@ from wcl.system.signals import stop_signals
 from wcl.system.streams import StandardStream, open_standard_files
 
 if TYPE_CHECKING:
-    from wcl.config import PretrainConfig
+    from _typeshed import DataclassInstance
 
+    from wcl.config import PretrainConfig
+    from wcl.config.parser import CommandParser
+
+T = TypeVar("T", bound="DataclassInstance")
 _STOPPED = 130  # as a shell reports Ctrl-C
+_ALIASES = {"-k": "--k", "--from": "--start"}  # of settings that Python or YAML cannot name so
+
+
+def demo(words: list[str]) -> int:
+    from wcl.config import DemoConfig
+
+    config, _ = parse(words, "wcl demo", DemoConfig)
+    from wcl.apps.demo import demo
+
+    return 0 if demo(config) else _STOPPED
+
+
+def data(words: list[str]) -> int:
+    from wcl.config import DataConfig
+
+    config, given = parse(words, "wcl data SRC", DataConfig, "source")
+    from wcl.apps.inspect_data import describe
+
+    describe(config, given["source"])
+    return 0
+
+
+def views(words: list[str]) -> int:
+    from wcl.config import ViewsConfig
+    from wcl.config.layering import default_recipe, layered
+
+    usage = "wcl views SRC [RECIPE] [--out FILE]"
+    given, recipe, files = parse_run(words, usage, ViewsConfig, "source")
+    given["data"] = given.pop("source")
+    recipe = recipe or ("" if files else default_recipe(given["data"]))
+    config = layered(ViewsConfig, recipe, given, method_settings, files=files)
+    from wcl.apps.views import views
+
+    views(config)
+    return 0
 
 
 def pretrain(words: list[str]) -> int:
     from wcl.config import PretrainConfig
-    from wcl.config import layering as settings
+    from wcl.config.layering import default_recipe, settings
 
-    if wants_help(words):
-        print_settings(PretrainConfig, words)
-        return 0
-    resume, words = take_flag("--resume", words)
-    config = settings.parse_settings(words, method_settings, resume)
+    usage = "wcl pretrain [RECIPE] --data SRC --out RUN [--resume]"
+    given, recipe, files = parse_run(words, usage, PretrainConfig, "--resume")
+    resume = given.pop("resume", False)
+    recipe = recipe or ("" if files or resume else default_recipe(given.get("data", "")))
+    config = settings(recipe, given, method_settings, resume, files)
     if os.environ.get("RANK", "0") == "0":  # of several processes
-        sign_of_life(f"{config.method} on {config.data} for {config.epochs} epochs")
-    from wcl.training import loop as train
+        announce(f"{config.method} on {config.data} for {config.epochs} epochs")
+    from wcl.training.loop import run
 
-    return 0 if train.run(config, resume, settings.recipe_of(words, resume)) else _STOPPED
+    return 0 if run(config, resume, recipe) else _STOPPED
 
 
 def evaluate(words: list[str]) -> int:
-    from wcl.config import PROTOCOLS, AllConfig
+    from wcl.config import PROTOCOLS, AllConfig, EvalConfig
 
+    kinds: dict[str, type[EvalConfig]] = {**PROTOCOLS, "all": AllConfig}
+    about = {name: (getdoc(kind) or "").partition(".")[0] for name, kind in kinds.items()}
     usage = "RUN --data SRC [--json]"
-    kinds = {**PROTOCOLS, "all": AllConfig}
-    known = {name: (getdoc(kind) or "").partition(".")[0] for name, kind in kinds.items()}
-    protocol, words = choice("eval", "protocol", known, words, usage)
-    as_json, words = take_flag("--json", words)
-    run, words = positional("run", words, f"wcl eval {protocol} {usage}")
-    if protocol == "all":
-        every = options(AllConfig, "eval all", words, usage)
-        must_have_weights(run)
-        sign_of_life(f"all evaluations of {run}")
+    protocol, words = choose(words, f"wcl eval PROTOCOL {usage}", "protocol", about)
+    config, given = parse(words, f"wcl eval {protocol} {usage}", kinds[protocol], "run", "--json")
+    run = given["run"]
+    must_have_weights(run)
+    announce(f"{protocol} of {run}")
+    if isinstance(config, AllConfig):
         from wcl.evaluation.evaluate_all import evaluate_all, show_all
 
-        found = evaluate_all(run, every)
-        if as_json:
-            print(json.dumps(found))
-        else:
-            show_all(found)
+        results = evaluate_all(run, config)
+        print_json(results) if given["json"] else show_all(results)
         return 0
-    if protocol == "finetune":  # `from` cannot be the name of a setting in Python
-        words = [re.sub(r"^--from(?==|$)", "--start", word) for word in words]
-    config = options(PROTOCOLS[protocol], f"eval {protocol}", words, usage)
-    must_have_weights(run)
-    sign_of_life(f"{protocol} of {run}")
-    from wcl.evaluation import evaluate as evaluate_run
-    from wcl.evaluation import show
+    from wcl.evaluation import evaluate, show
 
-    result = evaluate_run(run, protocol, config=config)
-    if as_json:
-        print(json.dumps(result.as_dict()))
-    else:
-        show(result)
-    return 0
-
-
-def embed(words: list[str]) -> int:
-    from wcl.config import EmbedConfig
-
-    usage = "RUN --data SRC --out FILE"
-    run, words = positional("run", words, f"wcl embed {usage}")
-    config = options(EmbedConfig, "embed", words, usage)
-    must_have_weights(run)
-    from wcl.apps.embed import embed as embed_images
-
-    embed_images(run, config)
-    return 0
-
-
-def search(words: list[str]) -> int:
-    from wcl.config import SearchConfig
-
-    usage = "RUN --data SRC --query FILE [-k 12] [--json]"
-    as_json, words = take_flag("--json", words)
-    run, words = positional("run", words, f"wcl search {usage}")
-    queries, words = take_values("--query", words)
-    words = ["--k" if word == "-k" else word for word in words]
-    config = options(SearchConfig, "search", words, usage)
-    config.query = queries
-    must_have_weights(run)
-    from wcl.apps.search import show_search
-
-    show_search(run, config, as_json)
-    return 0
-
-
-def duplicates(words: list[str]) -> int:
-    from wcl.config import DuplicatesConfig
-
-    usage = "RUN --data SRC [--json]"
-    as_json, words = take_flag("--json", words)
-    run, words = positional("run", words, f"wcl duplicates {usage}")
-    config = options(DuplicatesConfig, "duplicates", words, usage)
-    must_have_weights(run)
-    from wcl.apps.duplicates import show_duplicates
-
-    show_duplicates(run, config, as_json)
+    result = evaluate(run, protocol, config=config)
+    print_json(result.as_dict()) if given["json"] else show(result)
     return 0
 
 
 def report(words: list[str]) -> int:
     from wcl.config import ReportConfig
 
-    usage = "RUN [RUN2 …] [--data SRC] [--out FILE]"
-    run, words = positional("run", words, f"wcl report {usage}")
-    runs = [run, *takewhile(lambda word: not word.startswith("-"), words)]
-    config = options(ReportConfig, "report", words[len(runs) - 1 :], usage)
+    usage = "wcl report RUN [RUN2 …] [--data SRC] [--out FILE]"
+    config, given = parse(words, usage, ReportConfig, "runs")
     from wcl.report.runs import must_be_run
 
-    for run in runs:  # now, not after the seconds that the next imports take
+    for run in given["runs"]:  # now, not after the seconds that the next imports take
         must_be_run(run)
     from wcl.report.build import write_report
 
-    write_report(runs, config)
+    write_report(given["runs"], config)
     return 0
 
 
 def watch(words: list[str]) -> int:
     from wcl.config import WatchConfig
 
-    usage = "RUN [--port 8765]"
-    run, words = positional("run", words, f"wcl watch {usage}")
-    config = options(WatchConfig, "watch", words, usage)
-    from wcl.report.watch import watch as watch_run
+    config, given = parse(words, "wcl watch RUN [--port 8765]", WatchConfig, "run")
+    from wcl.report.watch import watch
 
-    watch_run(run, config)
+    watch(given["run"], config)
+    return 0
+
+
+def embed(words: list[str]) -> int:
+    from wcl.config import EmbedConfig
+
+    config, given = parse(words, "wcl embed RUN --data SRC --out FILE", EmbedConfig, "run")
+    must_have_weights(given["run"])
+    from wcl.apps.embed import embed
+
+    embed(given["run"], config)
+    return 0
+
+
+def search(words: list[str]) -> int:
+    from wcl.config import SearchConfig
+
+    usage = "wcl search RUN --data SRC --query FILE [-k 12] [--json]"
+    config, given = parse(words, usage, SearchConfig, "run", "--query", "--json")
+    must_have_weights(given["run"])
+    from wcl.apps.search import show_search
+
+    show_search(given["run"], config, given["json"])
+    return 0
+
+
+def duplicates(words: list[str]) -> int:
+    from wcl.config import DuplicatesConfig
+
+    usage = "wcl duplicates RUN --data SRC [--json]"
+    config, given = parse(words, usage, DuplicatesConfig, "run", "--json")
+    must_have_weights(given["run"])
+    from wcl.apps.duplicates import show_duplicates
+
+    show_duplicates(given["run"], config, given["json"])
     return 0
 
 
 def export(words: list[str]) -> int:
     from wcl.config import ExportConfig
 
-    usage = "RUN --to FORMAT [--out PATH]"
-    run, words = positional("run", words, f"wcl export {usage}")
-    config = options(ExportConfig, "export", words, usage)
-    must_have_weights(run)
-    from wcl.exporters import export as export_run
+    config, given = parse(words, "wcl export RUN --to FORMAT [--out PATH]", ExportConfig, "run")
+    must_have_weights(given["run"])
+    from wcl.exporters import export
 
-    export_run(run, config.to, config.out)
+    export(given["run"], config.to, config.out)
     return 0
 
 
-def data(words: list[str]) -> int:
-    from wcl.config import DataConfig
+def recipes(words: list[str]) -> int:
+    from wcl.config.layering import recipe_file, recipe_names
 
-    source, words = positional("source", words, "wcl data SRC")
-    config = options(DataConfig, "data", words, "SRC")
-    from wcl.apps.inspect_data import describe
-
-    describe(config, source)
+    if not words:
+        for name in recipe_names():
+            about = recipe_file(name).read_text().splitlines()[0].removeprefix("# ")
+            print(f"{name:<21} {about}")
+    elif words[0] in ("-h", "--help"):
+        print("usage: wcl recipes [NAME]\n\nList the recipes, or print one of them.")
+    else:
+        print(recipe_file(words[0]).read_text(), end="")
     return 0
-
-
-def views(words: list[str]) -> int:
-    from wcl.config import ViewsConfig
-    from wcl.config import layering as settings
-
-    if wants_help(words):
-        print_settings(ViewsConfig, words)
-        return 0
-    usage = "wcl views SRC [RECIPE] [--out FILE]"
-    source, words = positional("source", words, usage)
-    recipe = words[:1] if words and not words[0].startswith("-") else []
-    if source in settings.recipe_names() and recipe and Path(recipe[0]).expanduser().exists():
-        raise InputError(f"{source}: the images come first: wcl views {recipe[0]} {source}")
-    words = [*recipe, "--data", source, *words[len(recipe) :]]
-    config = settings.parse_views(words, method_settings)
-    from wcl.apps.views import views as write_views
-
-    write_views(config)
-    return 0
-
-
-def demo(words: list[str]) -> int:
-    from wcl.config import DemoConfig
-
-    config = options(DemoConfig, "demo", words)
-    from wcl.apps.demo import demo as run_demo
-
-    return 0 if run_demo(config) else _STOPPED
 
 
 def reproduce(words: list[str]) -> int:
@@ -223,44 +204,119 @@ def reproduce(words: list[str]) -> int:
     from wcl.paper.catalog import DESCRIPTIONS
 
     usage = "[--scale smoke|digits|cpu|paper] [--data SRC] [--out FOLDER] [--list] [--json]"
-    name, words = choice("reproduce", "table", DESCRIPTIONS, words, usage)
-    as_json, words = take_flag("--json", words)
-    wants_list, words = take_flag("--list", words)
-    config = options(ReproduceConfig, f"reproduce {name}", words, usage)
-    from wcl.paper.run import reproduce as make_table
+    table, words = choose(words, f"wcl reproduce TABLE {usage}", "table", DESCRIPTIONS)
+    usage = f"wcl reproduce {table} {usage}"
+    config, given = parse(words, usage, ReproduceConfig, "--list", "--json")
+    from wcl.paper.run import reproduce
 
-    return 0 if make_table(name, config, as_json, wants_list) else _STOPPED
-
-
-def recipes(words: list[str]) -> int:
-    from wcl.config.layering import recipe_file, recipe_names
-
-    if wants_help(words):
-        print("usage: wcl recipes [NAME]\n\nList the recipes, or print one of them.")
-    elif words:
-        print(recipe_file(words[0]).read_text(), end="")
-    else:
-        for name in recipe_names():
-            about = recipe_file(name).read_text().splitlines()[0].removeprefix("# ")
-            print(f"{name:<21} {about}")
-    return 0
+    return 0 if reproduce(table, config, given["json"], given["list"]) else _STOPPED
 
 
 COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "demo": (demo, "see it work: handwritten digits, a few minutes, no download"),
-    "data": (data, "look at a data set: how many images, sizes, classes, unreadable files"),
-    "views": (views, "write a picture of what the augmentations do to your images"),
+    "data": (data, "inspect a data set: how many images, sizes, classes, unreadable files"),
+    "views": (views, "draw what the augmentations do to your images"),
     "pretrain": (pretrain, "pretrain an encoder on images without labels"),
     "eval": (evaluate, "evaluate an encoder: knn, linear, finetune, lowshot, project, all"),
     "report": (report, "write a page about runs: scores, curves, groups, a map"),
     "watch": (watch, "follow a run in the browser while it trains"),
-    "embed": (embed, "write the vectors of all images to a parquet, npy or csv file"),
-    "search": (search, "find the images most like a given one, and draw them"),
-    "duplicates": (duplicates, "find images that are nearly the same; nothing is deleted"),
+    "embed": (embed, "write the features of all images to a parquet, npy or csv file"),
+    "search": (search, "find the images most similar to a given one"),
+    "duplicates": (duplicates, "find near-duplicate images; nothing is deleted"),
     "export": (export, "write an encoder for timm, torch, ONNX or the Hugging Face hub"),
     "recipes": (recipes, "list the recipes, or print one"),
     "reproduce": (reproduce, "make a table of the paper: its figures, ours, the difference"),
 }
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "run": {"metavar": "RUN", "help": "Folder of a run, or a file of weights."},
+    "runs": {"metavar": "RUN", "nargs": "+", "help": "Folder of a run."},
+    "source": {"metavar": "SRC", "help": "Images, as for `wcl pretrain --data`."},
+    "recipe": {"metavar": "RECIPE", "nargs": "?", "help": "Settings that go together; see above."},
+    "--config": {"action": "append", "metavar": "FILE", "help": "YAML file of settings."},
+    "--resume": {"action": "store_true", "help": "Continue the run in --out."},
+    "--query": {
+        "action": "append",
+        "default": [],
+        "metavar": "FILE",
+        "help": "Image to compare with; several with commas between, or with --query again.",
+    },
+    "--json": {"action": "store_true", "help": "Print one JSON object."},
+    "--list": {
+        "action": "store_true",
+        "help": "Only list the cells, the data that they need and how long they might take.",
+    },
+}
+
+
+def choose(
+    words: list[str], usage: str, what: str, known: Mapping[str, str]
+) -> tuple[str, list[str]]:
+    """Return the first word, which must be one of the known, and the others."""
+    name = words[0] if words else ""
+    if name in known:
+        return name, words[1:]
+    if name in ("-h", "--help"):
+        width = max(map(len, known))
+        print(f"usage: {usage}\n")
+        for choice, about in known.items():
+            print(f"  {choice:<{width}}  {about}")
+        print(f"\n{usage.partition(what.upper())[0]}{what.upper()} --help shows its settings.")
+        raise SystemExit(0)
+    if not name or name.startswith("-"):
+        raise InputError(f"missing: {what}, one of {', '.join(known)}; usage: {usage}")
+    raise InputError(
+        f"{name}: no such {what}{did_you_mean(name, known)}; there are {', '.join(known)}"
+    )
+
+
+def parse(
+    words: list[str], usage: str, options: type[T], *arguments: str
+) -> tuple[T, dict[str, Any]]:
+    """Return the settings of a command, and all that was given by name."""
+    from wcl.config.parser import CommandParser, construct
+
+    names = [argument.removeprefix("--") for argument in arguments]
+    parser = CommandParser(usage, options, skip=names)
+    for argument in arguments:
+        parser.add_argument(argument, **_ARGUMENTS[argument])
+    given = parser.parse_args([with_long_name(word) for word in words]).as_dict()
+    return construct(options, given), given
+
+
+def parse_run(
+    words: list[str], usage: str, options: "type[PretrainConfig]", *arguments: str
+) -> tuple[dict[str, Any], str, list[str]]:
+    """Return the settings of a run that were given to a command, the recipe and the files."""
+    from wcl.config import flat
+    from wcl.config.layering import recipe_names, settings_parser
+
+    def parser(method_settings: type | None = None) -> "CommandParser":
+        parser = settings_parser(options, method_settings, usage)
+        parser.description = (
+            f"{parser.description} RECIPE is one of {', '.join(recipe_names())}; without it, the "
+            "one named like the data, or folder. Each setting can be changed by its name."
+        )
+        for argument in (*arguments, "recipe", "--config"):
+            parser.add_argument(argument, **_ARGUMENTS[argument])
+        return parser
+
+    if {"-h", "--help"} & {*words}:
+        parts = [part for word in words for part in word.split("=")]
+        method = dict(pairwise(parts)).get("--method")
+        parser(method_settings(method) if method else None).print_help()
+        raise SystemExit(0)
+    given = flat(parser().parse_args(words, defaults=False).as_dict())
+    return given, given.pop("recipe", None) or "", given.pop("config", None) or []
+
+
+def with_long_name(word: str) -> str:
+    """Replace the alias of a setting.
+
+    >>> with_long_name("--from=pool")
+    '--start=pool'
+    """
+    name, equals, value = word.partition("=")
+    return f"{_ALIASES.get(name, name)}{equals}{value}"
 
 
 def method_settings(name: str) -> type:
@@ -270,50 +326,34 @@ def method_settings(name: str) -> type:
     return method_settings(name)
 
 
-def print_settings(into: "type[PretrainConfig]", words: list[str]) -> None:
-    """Print the help of a command that takes the settings of a run."""
-    from wcl.config.layering import settings_parser, value_of
-
-    method = value_of("--method", words)
-    settings_parser(into, method_settings(method) if method else None).print_help()
-
-
 def must_have_weights(run: str) -> None:
-    """Raise InputError if there is no encoder: now, not after the seconds that imports take."""
+    """Raise InputError if a run has no encoder, before the imports that take seconds."""
     from wcl.system.run_folder import weights_of
 
     weights_of(run)
 
 
-def sign_of_life(doing: str) -> None:
-    """Tell a person what is about to be done: the imports that come first take seconds."""
+def announce(doing: str) -> None:
+    """Tell a person at a terminal what starts now: the imports that come first take seconds."""
     if sys.stderr.isatty():
         print(doing, file=sys.stderr)
 
 
-def overview() -> str:
-    lines = [f"wcl {__version__}: an encoder from images without labels", "", "commands:"]
-    lines += [f"  {name:<10} {meaning}" for name, (_, meaning) in COMMANDS.items()]
-    return "\n".join([*lines, "", "wcl COMMAND --help says more."])
+def print_json(result: Any) -> None:
+    print(json.dumps(result))
 
 
 def run_command(words: list[str]) -> int:
-    """Carry out one command line and return its exit status."""
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(overview())
-        return 0 if words else 2
-    if words[0] in ("--version", "-V"):
-        print(__version__)
-        return 0
+    """Run one command line and return its exit status."""
+    about = {name: about for name, (_, about) in COMMANDS.items()}
     try:
-        if words[0] not in COMMANDS:
-            raise InputError(
-                f"{words[0]}: no such command{did_you_mean(words[0], COMMANDS)}; "
-                "wcl --help lists them"
-            )
-        return COMMANDS[words[0]][0](words[1:])
-    except HelpShown:
-        return 0
+        if words and words[0] in ("-V", "--version"):
+            print(__version__)
+            return 0
+        name, others = choose(words or ["--help"], "wcl COMMAND …", "command", about)
+        return COMMANDS[name][0](others)
+    except SystemExit:  # after the help
+        return 0 if words else 2
     except (InputError, RunError) as error:
         print(f"wcl: {' '.join(str(error).splitlines())}", file=sys.stderr)
         if isinstance(error, ConnectionLost):
@@ -328,21 +368,22 @@ def run_command(words: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         for number in stop_signals():
-            signal.signal(number, signal.SIG_IGN)  # it is on its way already
+            signal.signal(number, signal.SIG_IGN)  # stopping already
         print("wcl: interrupted", file=sys.stderr)
         return _STOPPED
 
 
 def main() -> NoReturn:
+    """Run the command line of this process and exit with its status."""
     open_standard_files()
     sys.stdout = output = StandardStream(sys.stdout)
     sys.stderr = StandardStream(sys.stderr)
-    for number in set(stop_signals()) - {signal.SIGINT}:  # before and after training like Ctrl-C
+    for number in set(stop_signals()) - {signal.SIGINT}:  # before and after training, as Ctrl-C
         signal.signal(number, signal.default_int_handler)
-    warnings.filterwarnings("ignore", module=r"PIL\.")  # of odd images; unreadable ones are named
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # odd images; unreadable ones are named
     status, failure = run_command(sys.argv[1:]), output.failure
-    has_seen_enough = isinstance(failure, BrokenPipeError)  # the reader, such as `head`
-    if failure is not None and not has_seen_enough and status == 0:
+    reader_is_gone = isinstance(failure, BrokenPipeError)  # such as `head`, which has enough
+    if failure is not None and not reader_is_gone and status == 0:
         failure.filename = "standard output"
         print(f"wcl: {describe_os_error(failure)}", file=sys.stderr)
         status = 1

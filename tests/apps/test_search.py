@@ -124,7 +124,7 @@ def test_names_of_any_kind_can_be_queries(
     ("words", "message"),
     [
         ([], "--query: name an image"),
-        (["--query"], "--query: the file is missing"),
+        (["--query"], "--query: its value is missing"),
         (["--query", "nowhere.jpg"], "nowhere.jpg: no such file"),
         (["--query", "text.jpg"], "text.jpg: not an image"),
         (["--query", "folder"], "folder: a folder; `wcl embed`"),

@@ -8,49 +8,40 @@ import pytest
 import yaml
 
 from wcl.config import PretrainConfig, layering
-from wcl.config.layering import recipe_file, recipe_names
+from wcl.config.layering import RENAMED, recipe_file, recipe_names, settings_parser
 from wcl.config.validation import check
 from wcl.methods import method_settings
 from wcl.system.errors import InputError
 
 
-def settings(recipe: str, **changes: Any) -> PretrainConfig:
-    return layering.settings(recipe, changes, method_settings)
-
-
-def parse_settings(*words: str, resume: bool = False) -> PretrainConfig:
-    return layering.parse_settings(list(words), method_settings, resume)
+def settings(recipe: str, *files: Path, **changes: Any) -> PretrainConfig:
+    return layering.settings(recipe, changes, method_settings, files=files)
 
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_parses_and_says_what_it_is_for(name: str) -> None:
-    assert isinstance(parse_settings(name), PretrainConfig)
+    assert isinstance(settings(name), PretrainConfig)
     assert recipe_file(name).read_text().startswith("# ")
 
 
-def test_without_a_recipe_the_data_choose_it() -> None:
-    assert parse_settings("--data", "digits") == parse_settings("digits")
-    photos = parse_settings("--data=photos", "--out", "x")
-    assert photos == parse_settings("folder", "--data", "photos", "--out", "x")
-
-
 def test_later_layers_win(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("epochs: 7\noptim: {lr: 0.5}\n")
-    words = ["digits", "--config", str(tmp_path / "mine.yaml"), "--optim.lr", "0.25"]
-    config = parse_settings(*words)
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("epochs: 7\nlimit: 70\noptim: {lr: 0.5, momentum: 0.5}\n")
+    second.write_text("limit: 80\n")
+    config = settings("digits", first, second, optim__lr=0.25)
     assert config.batch_size == 256  # the recipe
-    assert config.epochs == 7  # the file
-    assert config.optim.lr == 0.25  # the word
-    assert config.optim.name == "adamw"  # the recipe, inside a group that others touch
+    assert config.epochs == 7  # the first file
+    assert config.limit == 80  # the second file
+    assert config.optim.lr == 0.25  # the single setting
+    assert config.optim.name == "adamw"  # the recipe, inside a group that others change
+    assert config.optim.momentum == 0.5
 
 
-def test_python_and_words_mean_the_same() -> None:
-    a = settings("digits", optim__lr=0.1, model={"head_out_dim": 8}, augment__scale=(0.5, 1))
-    b = parse_settings(
-        "digits", "--optim.lr=0.1", "--model.head_out_dim=8", "--augment.scale=[0.5,1]"
-    )
-    assert a == b
-    assert a.augment.scale == (0.5, 1.0)
+def test_a_setting_in_a_group_is_written_in_three_ways() -> None:
+    expected = settings("digits", optim={"lr": 0.1}, augment={"scale": (0.5, 1)})
+    assert expected == settings("digits", optim__lr=0.1, augment__scale=[0.5, 1])
+    assert expected == settings("digits", **{"optim.lr": "0.1", "augment.scale": "[0.5, 1]"})
+    assert expected.augment.scale == (0.5, 1.0)
 
 
 def test_text_that_looks_like_something_else_stays_text() -> None:
@@ -63,7 +54,7 @@ def test_a_written_config_reads_back_equal(tmp_path: Path) -> None:
 
     config = settings("cifar10", out="runs/1e3", optim={"lr": 1e-7})
     write_config(config, tmp_path / "config.yaml")
-    assert parse_settings("--config", str(tmp_path / "config.yaml")) == config
+    assert settings("", tmp_path / "config.yaml") == config
 
 
 def test_a_run_whose_folder_looks_like_a_setting_is_read_back(
@@ -76,7 +67,7 @@ def test_a_run_whose_folder_looks_like_a_setting_is_read_back(
     config = settings("digits", out="-out", epochs=3)
     Path("-out").mkdir()
     write_config(config, Path("-out/config.yaml"))
-    assert parse_settings("--out=-out", resume=True) == config
+    assert layering.settings("", {"out": "-out"}, method_settings, resume=True) == config
     assert read_run("./-out").config == config
 
 
@@ -136,11 +127,11 @@ def test_the_settings_of_a_method_come_from_it(my_method: str, tmp_path: Path) -
     words = settings("digits", method=my_method, loss={"queue_size": 3}, out=run)
     assert dataclasses.asdict(words.loss) == {"queue_size": 3}
     (tmp_path / "mine.yaml").write_text(f"method: {my_method}\nloss: {{queue_size: 5}}\n")
-    config = parse_settings("digits", f"--config={tmp_path}/mine.yaml", f"--out={run}")
+    config = settings("digits", tmp_path / "mine.yaml", out=run)
     assert (config.method, config.loss.queue_size) == (my_method, 5)
     run.mkdir()
     write_config(config, run / "config.yaml")
-    assert parse_settings(f"--out={run}", resume=True) == config
+    assert layering.settings("", {"out": run}, method_settings, resume=True) == config
     assert settings("digits", method=my_method).loss.queue_size == 65536
     assert type(settings("digits").loss) is method_settings("wcl")
 
@@ -149,21 +140,23 @@ def test_a_setting_that_the_method_lacks_is_named_with_the_method(
     my_method: str, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.yaml").write_text("loss: {temperature: 0.2}\n")
-    for words in ([f"--config={tmp_path}/mine.yaml"], ["--loss.temperature=0.2"]):
-        with pytest.raises(InputError, match=rf"--loss\.temperature: .*{my_method}.*--help"):
-            parse_settings("digits", *words, f"--method={my_method}")
+    line = rf"loss\.temperature: .*{my_method} has no such setting.*--help"
+    with pytest.raises(InputError, match=rf"mine\.yaml: {line}"):
+        settings("digits", tmp_path / "mine.yaml", method=my_method)
+    with pytest.raises(InputError, match=f"--{line}"):
+        settings("digits", method=my_method, loss__temperature=0.2)
     with pytest.raises(InputError, match=r"did you mean loss\.queue_size"):
         settings("digits", method=my_method, loss={"queue": 3})
     with pytest.raises(InputError, match=r"--loss\.queue_size: x is not a whole number"):
         settings("digits", method=my_method, loss={"queue_size": "x"})
 
 
-def test_other_settings_are_checked_before_the_method_is_imported() -> None:
+def test_names_of_other_settings_are_checked_before_the_method_is_imported() -> None:
     def imports(name: str) -> type:
         raise AssertionError(f"{name} is imported")
 
-    with pytest.raises(InputError, match="--epochs"):
-        layering.parse_settings(["digits", "--epochs=x", "--loss.any=3"], imports)
+    with pytest.raises(InputError, match="did you mean epochs"):
+        layering.settings("digits", {"epoch": 3, "loss": {"any": 3}}, imports)
 
 
 def test_a_methods_settings_have_bounds(my_method: str) -> None:
@@ -179,3 +172,37 @@ def test_python_without_settings_of_the_method_has_its_defaults(tmp_path: Path) 
     check(bare)
     write_config(settings("digits"), tmp_path / "config.yaml")
     must_match(settings("digits"), read_config(tmp_path / "config.yaml"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("epoch: 3", r"epoch: no such setting \(did you mean epochs\?\)"),
+        ("optim: {nam: sgd}", r"optim\.nam: no such setting \(did you mean optim\.name\?\)"),
+        ("optim: 3", r"optim: a group of settings; set one of them, such as --optim\.name"),
+        ("epochs: ten", "epochs: ten is not a whole number"),
+        ("data: 1", "data: 1 is not text, which YAML wants in quotes"),
+        ("epochs:", "epochs: its value is missing"),
+        ("augment: {scale: 1}", r"augment\.scale: 1 is not a list such as \[0\.2, 1\]"),
+        ("precision: half", "precision: half is not one of 32-true, bf16-mixed"),
+        ("batch: 64", "batch is now batch_size; the file is from an older version of wcl"),
+        ("optim: {rate: 0.1}", r"optim\.rate is now optim\.lr; .* older version"),
+        ("optim: {lr: [3", "cannot be read"),
+        ("data: 2026-31-12", "cannot be read"),
+        ("", "holds no settings"),
+        ("- a", "holds no settings"),
+        ("1: 2", "holds no settings"),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line_that_names_both(
+    text: str, line: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(InputError, match=rf"^[^\n]*mine\.yaml: {line}[^\n]*$"):
+        settings("digits", tmp_path / "mine.yaml")
+
+
+def test_renamed_settings_are_settings() -> None:
+    known = settings_parser(PretrainConfig, method_settings("wcl")).names
+    assert set(RENAMED.values()) <= set(known)
+    assert not set(RENAMED) & set(known)

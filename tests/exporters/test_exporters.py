@@ -366,7 +366,7 @@ def test_the_command_leaves_the_run_as_it_was_and_overwrites_nothing(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "--to: is missing"),
+        ([], "missing: --to; usage: wcl export"),
         (["--to", "onx"], "--to: onx is not one of timm"),
         (["--to", "onnx", "--out", "x.pt"], "--out: x.pt must be a .onnx file"),
         (["--to", "timm", "--out", "nowhere/x.safetensors"], "in a folder that exists"),

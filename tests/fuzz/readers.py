@@ -20,7 +20,7 @@ from checkpoints import CONFIG, state
 from images import encoded, picture
 from voc_kit import annotation
 from wcl.config import ModelConfig
-from wcl.config.layering import parse_settings, recipe_file, recipe_names
+from wcl.config.layering import recipe_file, recipe_names, settings
 from wcl.data.cifar import cifar
 from wcl.data.decode import UnreadableImage, center_crop, cut_views, open_image
 from wcl.data.parquet import ParquetSource
@@ -166,7 +166,7 @@ def read_cifar(path: Path) -> None:
 
 
 def read_settings(path: Path) -> None:
-    parse_settings(["--config", str(path), "--out", "x"], method_settings)
+    settings("", {"out": "x"}, method_settings, files=[path])
 
 
 def read_annotation(path: Path) -> None:

@@ -310,7 +310,7 @@ def test_settings_of_the_machine_reach_the_runs() -> None:
     ("words", "says"),
     [
         (["headz"], "headz: no such table (did you mean heads?); there are cifar, heads"),
-        ([], "the table is missing"),
+        ([], "missing: table, one of"),
         (["heads", "--scale", "tiny"], "--scale: tiny is not one of smoke, digits, cpu, paper"),
         (["semi", "--scale", "digits"], "--scale: semi has no scale digits; it has smoke, cpu"),
         (["mechanisms", "--scale", "paper"], "it has smoke, digits, cpu"),

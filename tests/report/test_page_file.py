@@ -71,7 +71,7 @@ def test_the_default_file_is_replaced_and_no_other(run: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["report"], "run is missing"),
+        (["report"], "missing: runs; usage: wcl report RUN"),
         (["report", "nowhere"], "nowhere: no run there"),
         (["report", "RUN", "--data", "nowhere"], "nowhere: no such data"),
         (["report", "RUN", "--images", "1"], "--images: must be between"),

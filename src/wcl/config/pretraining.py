@@ -3,6 +3,7 @@
 A recipe is a YAML file with some of these settings; whatever it leaves out has the default here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -10,16 +11,30 @@ from wcl.config.bounds import above, at_least
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names.
+    """Return settings in groups by their dotted names.
 
     >>> flat({"epochs": 3, "optim": {"lr": 0.1}})
     {'epochs': 3, 'optim.lr': 0.1}
     """
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, value in values.items():
         inner = isinstance(value, dict)
-        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
-    return found
+        by_name |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
+    return by_name
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by their dotted names as groups: the inverse of `flat`.
+
+    >>> nested({"epochs": 3, "optim.lr": 0.1})
+    {'epochs': 3, 'optim': {'lr': 0.1}}
+    """
+    groups: dict[str, Any] = {}
+    for name, value in values.items():
+        group, dot, setting = name.rpartition(".")
+        inner = groups.setdefault(group, {}) if dot else groups
+        inner[setting] = value
+    return groups
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wcl.config import PretrainConfig
-from wcl.config.layering import parse_settings
+from wcl.config.layering import settings
 from wcl.system.errors import InputError
 from wcl.system.paths import expanded, one_line
 from wcl.system.run_folder import RunFolder
@@ -82,7 +82,7 @@ def read_run(path: str) -> Run:
     run = Run(folder, printable(folder.absolute().name))
     files = run.files
     try:
-        run.config = parse_settings([f"--config={files.config}"], method_settings)
+        run.config = settings("", {}, method_settings, files=[files.config])
     except InputError as error:
         exists = files.config.is_file()
         run.problems.append(

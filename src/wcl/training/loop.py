@@ -17,7 +17,7 @@ from torch import Tensor
 
 from wcl.apps.views import write_neighbors
 from wcl.config import PretrainConfig
-from wcl.config.layering import as_words, parse_settings, recipe_of
+from wcl.config.layering import default_recipe, settings
 from wcl.data import absolute
 from wcl.distributed.batch_norm import synchronized
 from wcl.distributed.launch import joined, restarted
@@ -52,9 +52,9 @@ def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
     Raises:
         KeyboardInterrupt: a signal stopped it after a step; `resume=True` goes on from there.
     """
-    words = as_words(recipe, changes)
-    config = parse_settings(words, method_settings, resume)
-    if not run(config, resume, recipe_of(words, resume)):
+    recipe = recipe or ("" if resume else default_recipe(str(changes.get("data", ""))))
+    config = settings(recipe, changes, method_settings, resume)
+    if not run(config, resume, recipe):
         raise KeyboardInterrupt
     return RunFolder(config.out).path
 
