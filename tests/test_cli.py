@@ -365,11 +365,12 @@ def test_views_are_written_once_and_never_over_another_file(
     plain = ["--images", "3", "--crops.count", "0"]
     assert run_command(["views", str(root), "--out", str(out), *plain]) == 0
     assert Image.open(out).format == "PNG"
-    assert capsys.readouterr().out == f"wrote {out}: each row is an image and 8 views of it\n"
+    written = capsys.readouterr().out
+    assert written.startswith(f"wrote {out}: ") and "8 views" in written
     crops = ["--crops.count", "1", "--crops.size", "32", "--images", "1", "--views", "2"]
     assert run_command(["views", str(root), "--out", str(tmp_path / "crops.png"), *crops]) == 0
-    said = capsys.readouterr().out
-    assert said.endswith("each row is an image, 2 views of it and 1 small crop\n")
+    written = capsys.readouterr().out
+    assert "2 views" in written and "1 small crop" in written
     assert "exists already" in refused(["views", str(root), "--out", str(out)], capsys)
 
 

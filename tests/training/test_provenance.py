@@ -47,7 +47,7 @@ def test_a_run_says_how_it_was_made_and_not_where_or_by_whom(
 
 def test_the_file_of_settings_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("data: digits\nsize: 32\nmodel: {backbone: conv_tiny, stem: native}\n")
+    file.write_text("data: digits\nimage_size: 32\nmodel: {backbone: conv_tiny, stem: native}\n")
     for name, given in (("a", [f"--config={file}"]), ("b", ["--config", str(file)])):
         words = ["pretrain", *given, *WORDS, "--out", str(tmp_path / name)]
         assert typed(words, monkeypatch) == 0
