@@ -25,7 +25,7 @@ SETTINGS = {
     "epochs": 3,
     "precision": "64-true",
     "threads": 1,
-    "wait": 1,
+    "timeout_minutes": 1,
     "model.head_hidden_dim": 32,
     "model.head_out_dim": 16,
     "log.every": 2,
@@ -227,7 +227,7 @@ def test_processes_that_were_started_differently_are_told_so(tmp_path: Path) -> 
             "--micro_batch_size: 2 images do not divide by 4 processes",
         ),
         ({"devices": 0}, "--devices: must be at least 1"),
-        ({"wait": 0}, "--timeout_minutes: must be more than 0"),
+        ({"timeout_minutes": 0}, "--timeout_minutes: must be more than 0"),
     ],
 )
 def test_settings_that_cannot_be_shared_out_are_refused(

@@ -15,6 +15,7 @@ from wcl.data import ArraySource, open_splits
 from wcl.evaluation.knn import few_label_accuracy
 from wcl.methods import method_settings
 from wcl.models.encoder import Encoder, load
+from wcl.system.paths import expanded
 from wcl.system.run_folder import RunFolder
 from wcl.training import loop as train
 
@@ -24,7 +25,7 @@ _DRAWS = 5
 
 def demo(config: DemoConfig) -> dict[str, list[float]]:
     """Pretrain both methods, print a table and return its rows: accuracies by name."""
-    runs = {method: Path(config.out) / method for method in ("simclr", "wcl")}
+    runs = {method: expanded(config.out) / method for method in ("simclr", "wcl")}
     for number, (method, out) in enumerate(runs.items(), start=1):
         changes = {"method": method, "out": str(out), "seed": config.seed}
         changes |= {"epochs": config.epochs, "threads": config.threads}

@@ -26,7 +26,13 @@ _CHUNK = 2**20
 # Settings that may differ when a run is resumed: they do not change what is computed.
 # (The images are compared with those of the run by themselves, wherever they lie now.)
 _FREE_ON_RESUME = {"out", "data", "device", "threads", "num_workers", "save_every", "log"}
-_FREE_ON_RESUME |= {"crops.bank", "crops.cache", "devices", "wait", "max_unreadable_fraction"}
+_FREE_ON_RESUME |= {
+    "crops.bank",
+    "crops.cache",
+    "devices",
+    "timeout_minutes",
+    "max_unreadable_fraction",
+}
 
 
 # What a checkpoint has besides its format and its settings.
