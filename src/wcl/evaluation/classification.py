@@ -1,6 +1,5 @@
 """What k-NN and the linear probe share: settings with several values, and their results."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -44,7 +43,6 @@ def classification_result(
     classes: Sequence[str],
     sweep: list[dict[str, Any]],
     details: dict[str, Any],
-    began: float,
 ) -> Result:
     """Return the result of the first of several settings, and write its confusion matrix.
 
@@ -55,8 +53,7 @@ def classification_result(
         predicted, labels: (n,) classes of the test images by the first setting.
         classes: names of the classes.
         sweep: one row with "top1" for each setting.
-        details: other figures.
-        began: the time at the start, by `time.perf_counter`.
+        details: other values.
     """
     write_confusion(config, predicted, labels, classes)
     if len(sweep) > 1:
@@ -66,7 +63,6 @@ def classification_result(
         sweep[0]["top1"],
         n_train,
         len(labels),
-        time.perf_counter() - began,
         details,
         by_class(predicted, labels, classes) if config.per_class else [],
     )

@@ -7,7 +7,6 @@ the LAST epoch; the same network, trained from scratch on the same labels, is re
 """
 
 import copy
-import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -46,7 +45,6 @@ _DIVERGED = 1000.0
 
 def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConfig) -> Result:
     """Fine-tune a copy of the encoder on the labeled part of the training images, and test it."""
-    began = time.perf_counter()
     _check(config)
     rows = labeled_rows(train, config.labels, config.seed)
     if len(rows) < 2:
@@ -83,14 +81,7 @@ def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConf
     }
     if config.scratch:
         details["scratch_top1"] = top1[1]
-    return Result(
-        "finetune",
-        top1[0],
-        len(rows) - len(unreadable),
-        len(correct[0]),
-        time.perf_counter() - began,
-        details,
-    )
+    return Result("finetune", top1[0], len(rows) - len(unreadable), len(correct[0]), details)
 
 
 def epochs_for(labeled: int, images: int, steps: int) -> int:

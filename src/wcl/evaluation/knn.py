@@ -1,7 +1,6 @@
 """Weighted k-nearest-neighbor classification of frozen features (Wu et al., 2018)."""
 
 import math
-import time
 
 import torch
 from torch import Tensor
@@ -21,7 +20,6 @@ _MAX_K = 200  # the default of Wu et al. and of the paper
 
 def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Result:
     """Classify the test images by a vote of their k nearest training images."""
-    began = time.perf_counter()
     ks = setting_values("k", config.k, int)
     temperatures = setting_values("temperature", config.temperature, float)
     if not (ks and temperatures):
@@ -56,7 +54,6 @@ def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Res
         train.classes,
         sweep,
         {"k": ks[0], "temperature": temperatures[0]},
-        began,
     )
 
 

@@ -5,7 +5,6 @@ The result is the accuracy after the LAST epoch. `paper` computes features of ne
 flips in every epoch; `fast` does so in a few epochs and reuses their features in the others.
 """
 
-import time
 from collections.abc import Sequence
 
 import torch
@@ -29,7 +28,6 @@ from wcl.training.optimizers import lr_at, set_lr
 
 def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) -> Result:
     """Train a linear classifier and test it."""
-    began = time.perf_counter()
     for name in ("batch_size", "epochs"):
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
@@ -68,7 +66,6 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
         train.classes,
         sweep,
         {"top5": sweep[0]["top5"], "mode": config.mode, "epochs": config.epochs},
-        began,
     )
 
 

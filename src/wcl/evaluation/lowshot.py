@@ -21,7 +21,6 @@ that raised curve at eleven points.
 own tools. PCL counts them as absent.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -60,7 +59,6 @@ class Images:
 
 def lowshot(encoder: Encoder, train: Source, test: Source, config: LowshotConfig) -> Result:
     """Train SVMs with few labels and with all, and test them."""
-    began = time.perf_counter()
     shots, costs = _check(config)
     measure: Literal["top1", "map"] = "top1" if train.multi_labels is None else "map"
     known, unseen = (_images(encoder, source, config.num_workers) for source in (train, test))
@@ -111,7 +109,6 @@ def lowshot(encoder: Encoder, train: Source, test: Source, config: LowshotConfig
         rows[-1]["mean"],
         len(known.labels),
         len(unseen.labels),
-        time.perf_counter() - began,
         of_all | details,
         rows,
         measure,

@@ -5,7 +5,6 @@ measures are computed from the features, because t-SNE does not preserve distanc
 """
 
 import csv
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +37,6 @@ _MIN_IMAGES = 4  # for t-SNE
 
 def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig) -> Result:
     """Draw the map, write its coordinates and measure the separation of classes."""
-    start = time.perf_counter()
     plot = _plot_path(config)
     encoders = {"run": encoder}
     if config.against:
@@ -72,7 +70,6 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
         measured["run"]["silhouette"],
         0,
         len(rows),
-        time.perf_counter() - start,
         {"picture": str(plot), "numbers": str(table)},
         [{"name": names[name], **figures} for name, figures in measured.items()],
         "silhouette",

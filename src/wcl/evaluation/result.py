@@ -18,13 +18,14 @@ class Result:
     n_train: int
     """Number of training images; 0 for a protocol without training."""
     n_test: int
-    seconds: float
     details: dict[str, Any] = field(default_factory=dict)
     """Further values of the protocol."""
     rows: list[dict[str, Any]] = field(default_factory=list)
     """Figures of several settings or classes, one row of a table each."""
     measure: Literal["top1", "map", "silhouette"] = "top1"
     """Accuracy; mean average precision where images have several labels; or silhouette."""
+    seconds: float = 0.0
+    """Duration, set by `evaluate`."""
 
     @property
     def top1(self) -> float:
