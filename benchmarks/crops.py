@@ -20,14 +20,13 @@ def measure(rounds: int) -> dict[str, float]:
 
     def views(specs: list[tuple[int, int]]) -> list[torch.Tensor]:
         return [
-            torch.randn(count * _IMAGES, 3, size, size, generator=generator)
-            for count, size in specs
+            torch.randn(count, _IMAGES, 3, size, size, generator=generator) for count, size in specs
         ]
 
     seconds = medians(
         {
             "SimCLR": partial(training_step("simclr", model, 224), views(_SIMCLR)),
-            "WCL with crops": partial(training_step("wcl", model, 160, crops=True), views(_CROPS)),
+            "WCL with crops": partial(training_step("wcl", model, 160, crops=6), views(_CROPS)),
         },
         rounds,
     )

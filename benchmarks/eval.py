@@ -9,7 +9,8 @@ from wcl.config import AugmentConfig, LinearConfig, ModelConfig
 from wcl.data import ArraySource
 from wcl.evaluation.crop_features import CACHED_EPOCHS, Epoch, repeated
 from wcl.evaluation.linear import fit, linear
-from wcl.models.encoder import Description, Encoder
+from wcl.models.description import Description
+from wcl.models.encoder import Encoder
 
 _IMAGES = 50_000
 _TIMED = 1_000  # images encoded here; the time of all is extrapolated

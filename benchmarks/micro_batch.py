@@ -42,7 +42,7 @@ def _step(image_size: int, micro_batch_size: int) -> Callable[[list[Tensor]], No
 
 def _views(batch_size: int, image_size: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return [torch.randn(2 * batch_size, 3, image_size, image_size, generator=generator)]
+    return [torch.randn(2, batch_size, 3, image_size, image_size, generator=generator)]
 
 
 def _one_step(batch_size: int, image_size: int, micro_batch_size: int) -> None:

@@ -12,14 +12,15 @@ from torch import Tensor
 
 from benchmarks.timing import medians
 from wcl.augment import ViewMaker
-from wcl.config import AugmentConfig, LossConfig, ModelConfig, OptimConfig
+from wcl.config import AugmentConfig, ModelConfig, OptimConfig
 from wcl.data import ArraySource, Source, open_source
 from wcl.data.loader import Loader
 from wcl.data.views import ViewSpec
-from wcl.distributed.sharding import BatchShard, BatchSharding
+from wcl.distributed.sharding import BatchSharding
 from wcl.distributed.world import World
-from wcl.methods import build_method
-from wcl.models.encoder import Description, Encoder
+from wcl.methods import RunInfo, find_method
+from wcl.models.description import Description
+from wcl.models.encoder import Encoder
 from wcl.paper.synthetic import write_photos
 from wcl.training.optimizers import build_optimizer
 from wcl.training.step import MultiViewModel, gradient_step
@@ -40,29 +41,32 @@ def training_step(
     method_name: str,
     model: ModelConfig,
     image_size: int,
-    crops: bool = False,
+    crops: int = 0,
     micro_batch_size: int = 0,
 ) -> Callable[[list[Tensor]], None]:
     """Return a function that takes a training step of `wcl pretrain` on given views.
 
     Args:
         method_name, model, image_size, micro_batch_size: settings of a run.
-        crops: whether there are small crops in addition to the two views.
+        crops: small crops in addition to the two views.
     """
-    method = build_method(method_name, LossConfig(), crops)
     mean, std = AugmentConfig().mean, AugmentConfig().std
-    encoder = Encoder(Description(model, method.heads, 3, image_size, mean, std))
-    encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    found = find_method(method_name)
+    settings = found.Settings()
+    encoder = Encoder(Description(model, found.heads(settings, crops), 3, image_size, mean, std))
+    method = found(encoder, settings, RunInfo(2**16, 256, 1, crops))
+    method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     fabric, world = Fabric(accelerator="cpu", devices=1), World()
-    optimizer = build_optimizer(encoder, OptimConfig(), 0.01)
-    network, optimizer = fabric.setup(MultiViewModel(encoder, world), optimizer)
+    optimizer = build_optimizer(method, OptimConfig(), 0.01)
+    network, optimizer = fabric.setup(MultiViewModel(method, world), optimizer)
 
     def take(views: list[Tensor]) -> None:
-        every = np.arange(len(views[0]) // 2)
-        share = BatchShard(BatchSharding(len(every), world, micro_batch_size), every, every, _CPU)
+        every = np.arange(views[0].shape[1])
+        shard = BatchSharding(len(every), world, micro_batch_size).shard(every, every, _CPU)
         optimizer.zero_grad(set_to_none=True)
-        gradient_step(fabric, network, method, views, share, world)
+        gradient_step(fabric, network, method, views, shard, world)
         optimizer.step()
+        method.after_step(0.5)
 
     return take
 
@@ -70,7 +74,7 @@ def training_step(
 def _wcl_over_simclr(rounds: int) -> float:
     """ResNet-18 with the CIFAR stem, batch 256."""
     model = ModelConfig(backbone="resnet18", stem="cifar")
-    views = [torch.randn(512, 3, 32, 32, generator=torch.Generator().manual_seed(0))]
+    views = [torch.randn(2, 256, 3, 32, 32, generator=torch.Generator().manual_seed(0))]
     steps = {name: training_step(name, model, 32) for name in ("simclr", "wcl")}
     seconds = medians({name: partial(take, views) for name, take in steps.items()}, rounds)
     return seconds["wcl"] / seconds["simclr"]

@@ -1,78 +1,76 @@
 """What WCL would gain if its weak labels were purer, or less pure: their purity set by hand.
 
-A method of one's own in runs of wcl. In every step the groups keep the sizes that connected
+A study with a method of its own, `ByHand`. In every step the groups keep the sizes that connected
 components gave them, but not their members: either the groups are those that were found, or they
-are filled with images of one class after another; then a share of the images, drawn anew, change
-places. Classes are used here, so this measures a mechanism and makes no encoder to keep.
+are filled with images of one class after another; then a random share of the images change places.
+True classes are used, so this measures a mechanism and does not train an encoder to keep.
 
     python examples/purity_by_hand.py digits --groups found --kept 0.8 0.6 0.4 0
     python examples/purity_by_hand.py cifar10 --data DATA/cifar10 --groups classes --kept 1 0.6
 
-SimCLR and WCL as it is are those of `wcl reproduce`; with its folder as --out they are not made
-again. The others are in its folder by-hand: their own files say method wcl, for wcl does not know
-this one, so a report of them shows other groups than they learned from. Stopped with Ctrl-C, the
-same command goes on.
+The rows of SimCLR and WCL are those of `wcl reproduce`; with its folder as --out they are not
+trained again. If it is stopped with Ctrl-C, the same command continues.
 """
 
 import argparse
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from wcl.config import LossConfig, ReproduceConfig
+from wcl.config import ReproduceConfig
+from wcl.config.bounds import between
 from wcl.distributed.sharding import BatchShard
-from wcl.methods import METHODS
-from wcl.methods.wcl import WCL
+from wcl.methods.wcl import WCL, WCLSettings
 from wcl.paper import sources
-from wcl.paper.cells import ResultStore, open_result_store, settings_of
+from wcl.paper.cells import ResultStore, open_result_store
 from wcl.paper.purity import worth_of_weak_labels
 from wcl.paper.scales import at_scale
 from wcl.paper.tables import Cell, only
 from wcl.system.errors import InputError, RunError
-from wcl.training.setup import images_of
 
 # Table and scale of `wcl reproduce`, the rows without the method's name, and the figure.
-LABORATORIES = {
+EXPERIMENTS = {
     "digits": ("mechanisms", "digits", "", "3"),
     "cifar10": ("cifar", "cpu", ", batch 256", "top1"),
     "smoke": ("mechanisms", "smoke", "", "3"),
 }
 
 
+@dataclass
+class ByHandSettings(WCLSettings):
+    """Settings of WCL, and how pure its weak labels are."""
+
+    groups: Literal["found", "classes"] = "found"
+    """Whether to start from the groups that WCL finds, or from groups of images of one class."""
+    kept: Annotated[float, between(0, 1)] = 1.0
+    """Share of the images that stay in their group."""
+
+
 class ByHand(WCL):
-    """WCL whose weak labels are as pure as one wishes.
+    """WCL with weak labels of a chosen purity."""
 
-    Args:
-        classes: of all images of the run.
-        groups: which are made impure: those "found", or those of "classes".
-        kept: the share of the images that stay in their group.
-        config, crops: as of every method.
-    """
+    Settings: ClassVar[type[Any]] = ByHandSettings
 
-    def __init__(
-        self, classes: Tensor, groups: str, kept: float, config: LossConfig, crops: bool = False
-    ) -> None:
-        super().__init__(config, crops)
-        self._classes, self._groups, self._kept = classes, groups, kept
-
-    def weak_labels(self, v1: Tensor, v2: Tensor, share: BatchShard | None) -> tuple[Tensor, ...]:
-        assert share is not None
-        classes = self._classes.to(v1.device)[share.rows]
-        both = super().weak_labels(v1, v2, share)
-        if self._groups == "classes":
-            both = tuple(filled_by_class(labels, classes) for labels in both)
-        return tuple(moved(labels, 1 - self._kept) for labels in both)
+    def batch_labels(self, w1: Tensor, w2: Tensor, shard: BatchShard) -> tuple[Tensor, ...]:
+        if self.info.labels is None:
+            raise InputError("--data: weak labels of a chosen purity need data with labels")
+        labels = super().batch_labels(w1, w2, shard)
+        if self.settings.groups == "classes":
+            classes = self.info.labels.to(w1.device)[shard.image_index]
+            labels = tuple(filled_by_class(one, classes) for one in labels)
+        return tuple(moved(one, 1 - self.settings.kept) for one in labels)
 
 
 def filled_by_class(labels: Tensor, classes: Tensor) -> Tensor:
-    """Groups of the same sizes, filled with images of one class after another.
+    """Return groups of the same sizes, filled with images of one class after another.
 
     >>> groups = filled_by_class(torch.tensor([0, 1, 1, 0, 3, 3]), torch.tensor([1, 2, 1, 2, 1, 2]))
     >>> groups.bincount().tolist()
@@ -90,7 +88,7 @@ def filled_by_class(labels: Tensor, classes: Tensor) -> Tensor:
 
 
 def moved(labels: Tensor, share: float) -> Tensor:
-    """The same groups after a share of the images, drawn at random, changed places.
+    """Return the groups after a random share of the images has changed places.
 
     >>> moved(torch.tensor([0, 0, 2, 2]), 0.0).tolist()
     [0, 0, 2, 2]
@@ -104,26 +102,26 @@ def moved(labels: Tensor, share: float) -> Tensor:
     return result
 
 
-def accuracy(shop: ResultStore, cell: Cell, seed: int, figure: str) -> float:
-    """In percent; trains and measures, as far as that is not done."""
-    if not shop.make(cell, seed):
-        sys.exit("give the same command again to go on")
-    found = shop.found(cell, seed)
+def accuracy(store: ResultStore, cell: Cell, seed: int, figure: str) -> float:
+    """Return an accuracy in percent; train and measure if that is not done yet."""
+    if not store.make(cell, seed):
+        sys.exit("start the same command again to continue")
+    found = store.found(cell, seed)
     assert found is not None
     return found[figure]
 
 
-def describe_os_error(values: Sequence[float], sign: str = "") -> str:
-    """Mean ± standard deviation."""
+def mean_and_deviation(values: Sequence[float], sign: str = "") -> str:
+    """Format mean ± standard deviation."""
     deviation = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):{sign}.1f}{deviation}"
 
 
-def fraction(word: str) -> float:
-    """A number between 0 and 1."""
-    value = float(word)
+def fraction(text: str) -> float:
+    """Parse a number between 0 and 1."""
+    value = float(text)
     if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{word} is not between 0 and 1")
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
     return value
 
 
@@ -131,15 +129,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    laboratories = "the runs to change; smoke takes seconds, and its figures mean nothing"
     kept, seeds = [0.8, 0.6, 0.4, 0.0], [0, 1, 2]
-    parser.add_argument("laboratory", choices=LABORATORIES, help=laboratories)
+    parser.add_argument(
+        "experiment",
+        choices=EXPERIMENTS,
+        help="the runs to change; smoke takes seconds, and its figures mean nothing",
+    )
     parser.add_argument("--data", default="", help="where CIFAR-10 is")
     parser.add_argument(
         "--groups",
         choices=("found", "classes"),
         default="found",
-        help="groups as WCL finds them, which is the default, or of images of one class",
+        help="start from groups as WCL finds them (default), or from groups of one class",
     )
     parser.add_argument(
         "--kept",
@@ -149,48 +150,40 @@ def main() -> None:
         help=f"shares of the images that stay in their group, a row for each; default {kept}",
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=seeds, help=f"default {seeds}")
-    parser.add_argument("--threads", type=int, default=1, help="of the processor; default 1")
-    parser.add_argument("--out", default="runs/laboratory", help="default runs/laboratory")
-    given = parser.parse_args()
-    given.seeds, given.kept = ([*dict.fromkeys(each)] for each in (given.seeds, given.kept))
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads; default 1")
+    parser.add_argument("--out", default="runs/purity", help="default runs/purity")
+    args = parser.parse_args()
+    args.seeds, args.kept = ([*dict.fromkeys(each)] for each in (args.seeds, args.kept))
 
-    name, scale, row, figure = LABORATORIES[given.laboratory]
+    name, scale, row, figure = EXPERIMENTS[args.experiment]
     cells = {cell.row: cell for cell in only(at_scale(name, scale), "100 epochs" if row else "")}
-    simclr, ours = cells[f"SimCLR{row}"], cells[f"WCL{row}"]
-    places = sources.given([ours.run.data], given.data)
-    sources.check([ours.run.data], places)
-    config = ReproduceConfig(threads=given.threads, devices=1, out=given.out)
-    shop = ResultStore(open_result_store(config), config, places)
-    base = [accuracy(shop, simclr, seed, figure) for seed in given.seeds]
+    simclr, wcl = cells[f"SimCLR{row}"], cells[f"WCL{row}"]
+    places = sources.given([wcl.run.data], args.data)
+    sources.check([wcl.run.data], places)
+    config = ReproduceConfig(threads=args.threads, devices=1, out=args.out)
+    store = ResultStore(open_result_store(config), config, places)
+    base = [accuracy(store, simclr, seed, figure) for seed in args.seeds]
     table = Table("images that stay", "pure pairs", "accuracy", "gain over SimCLR")
-    table.add_row("SimCLR", "", describe_os_error(base), "")
-
-    def add(name: str, shop: ResultStore, measured: Sequence[float]) -> None:
-        runs = [shop.run_folder(ours.run, seed) for seed in given.seeds]
+    table.add_row("SimCLR", "", mean_and_deviation(base), "")
+    rows = {"WCL": wcl}
+    for share in args.kept:
+        changes = {"method": "purity_by_hand:ByHand", "loss.groups": args.groups}
+        run = replace(wcl.run, changes={**wcl.run.changes, **changes, "loss.kept": share})
+        rows[f"{share:g} ({args.groups})"] = replace(wcl, run=run)
+    for row, cell in rows.items():
+        print(row, file=sys.stderr)
+        measured = [accuracy(store, cell, seed, figure) for seed in args.seeds]
+        runs = [store.run_folder(cell.run, seed) for seed in args.seeds]
         worth = [worth_of_weak_labels(run) or {} for run in runs]
         table.add_row(
-            name,
-            describe_os_error([100 * each["pair_precision"] for each in worth]),
-            describe_os_error(measured),
-            describe_os_error([a - b for a, b in zip(measured, base, strict=True)], "+"),
+            row,
+            mean_and_deviation([100 * each["pair_precision"] for each in worth]),
+            mean_and_deviation(measured),
+            mean_and_deviation([a - b for a, b in zip(measured, base, strict=True)], "+"),
         )
-
-    add("WCL", shop, [accuracy(shop, ours, seed, figure) for seed in given.seeds])
-    for kept in given.kept:
-        folder = shop.folder / "by-hand" / f"{given.groups}-{kept:g}"
-        by_hand = ResultStore(open_result_store(replace(config, out=str(folder))), config, places)
-        measured = []
-        for seed in given.seeds:
-            of_run = settings_of(ours.run, seed, places[ours.run.data], config)
-            classes = images_of(of_run).labels
-            assert classes is not None
-            print(f"{given.groups}, {kept:g} stay, seed {seed}", file=sys.stderr)
-            METHODS["wcl"] = partial(ByHand, classes, given.groups, kept)
-            measured.append(accuracy(by_hand, ours, seed, figure))
-        add(f"{kept:g} ({given.groups})", by_hand, measured)
     Console().print(table)
     print("pure pairs: % of the pairs within groups that are of one class")
-    print(f"the runs are in {shop.folder} and its folder by-hand")
+    print(f"the runs are in {store.folder}")
 
 
 if __name__ == "__main__":

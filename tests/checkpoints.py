@@ -15,7 +15,7 @@ def state(step: int, numbers: int = 5_000) -> dict[str, Any]:
     """What a run might save after a step; the weights are that step's number."""
     parts: dict[str, Any] = {name: kind() for name, kind in _PARTS.items()}
     weights = {"weight": torch.full((numbers,), float(step)), "bias": torch.arange(7)}
-    return parts | {"step": step, "encoder": weights, "optimizer": {"state": {0: weights}}}
+    return parts | {"step": step, "method": weights, "optimizer": {"state": {0: weights}}}
 
 
 def save(folder: Path, step: int, numbers: int = 5_000) -> Path:

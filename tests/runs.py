@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import wcl
-from wcl.training import loop as train
+from wcl.training.stop import StopRequest
 
 TINY: dict[str, Any] = {
     "limit": 128,
@@ -96,9 +96,9 @@ def assert_same_run(a: Path, b: Path) -> None:
         for name, value in state.items():
             other = two["optimizer"]["state"][key][name]
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(other))
-    assert one["neighborhood"].keys() == two["neighborhood"].keys()
-    for name, value in one["neighborhood"].items():
-        other = two["neighborhood"][name]
+    assert one["neighbor_crops"].keys() == two["neighbor_crops"].keys()
+    for name, value in one["neighbor_crops"].items():
+        other = two["neighbor_crops"][name]
         assert value is other is None or torch.equal(value, other), name
     assert metrics(a) == metrics(b)
 
@@ -108,5 +108,5 @@ def stopped_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     """Have the run in here believe that somebody pressed Ctrl-C during that step."""
     asked = iter(range(1, 10**6))
     with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(train.Stop, "__bool__", lambda self: next(asked) >= steps)
+        patch.setattr(StopRequest, "__bool__", lambda self: next(asked) >= steps)
         yield

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 import wcl
 from benchmarks.__main__ import BENCHMARKS
 from images import photo_folder, picture
+from runs import metrics
 from wcl.cli import run_command
 from wcl.paper.purity import worth_of_weak_labels
 
@@ -145,17 +147,26 @@ def test_the_example_of_purity_by_hand_makes_groups_as_pure_as_told(tmp_path: Pa
     words = ["smoke", "--groups", "classes", "--kept", "1", "0", "--seeds", "0", "1"]
     command = [sys.executable, str(example), *words, "--out", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    worth = {
-        folder.name: [worth_of_weak_labels(run) or {} for run in (folder / "runs").iterdir()]
-        for folder in (tmp_path / "out" / "by-hand").iterdir()
-    }
+    worth: dict[float, list[float]] = {1.0: [], 0.0: []}
+    for run in (tmp_path / "out" / "runs").glob("*-ByHand-*"):
+        kept = yaml.safe_load((run / "config.yaml").read_text())["loss"]["kept"]
+        worth[kept].append(100 * (worth_of_weak_labels(run) or {})["pair_precision"])
     # Two runs of different images: with the classes of others, pairs would be as at random.
-    told, random = (
-        statistics.fmean(100 * run["pair_precision"] for run in worth[f"classes-{kept}"])
-        for kept in (1, 0)
-    )
+    told, random = (statistics.fmean(values) for values in worth.values())
     assert told > 25 > 15 > random
     assert f"{told:.1f}" in done.stdout and f"{random:.1f}" in done.stdout
+
+
+def test_the_example_of_a_method_of_your_own_is_the_same_on_two_processes(tmp_path: Path) -> None:
+    words = "pretrain digits --method my_method:AlignUniform --epochs 2 --limit 64 --batch_size 32"
+    words += " --precision 64-true --log.tensorboard false"
+    for devices in ("1", "2"):
+        options = ["--devices", devices, "--out", str(tmp_path / devices)]
+        command = [sys.executable, "-m", "wcl", *words.split(), *options]
+        subprocess.run(command, cwd=ROOT / "examples", check=True)
+    for one, two in zip(metrics(tmp_path / "1"), metrics(tmp_path / "2"), strict=True):
+        assert one["loss"] == pytest.approx(one["align"] + one["uniform"], rel=1e-5)
+        assert one["loss"] == pytest.approx(two["loss"], rel=1e-5)
 
 
 def test_links_between_documents_lead_somewhere() -> None:

@@ -12,13 +12,13 @@ from wcl.system import torchvision_import
 if TYPE_CHECKING:
     from wcl import augment, data, evaluation, methods, models, ops
     from wcl.apps.duplicates import duplicates
+    from wcl.apps.pretrain import pretrain
     from wcl.apps.search import search
     from wcl.evaluation import evaluate
     from wcl.exporters import export, load
     from wcl.ops import losses
     from wcl.ops.weak_labels import weak_labels
     from wcl.system import errors
-    from wcl.training.loop import pretrain
 
 __version__ = "0.1.0"
 __all__ = [
@@ -43,7 +43,7 @@ _FUNCTIONS = {
     "weak_labels": "wcl.ops.weak_labels",
     "load": "wcl.exporters",
     "export": "wcl.exporters",
-    "pretrain": "wcl.training.loop",
+    "pretrain": "wcl.apps.pretrain",
     "evaluate": "wcl.evaluation",
     "search": "wcl.apps.search",
     "duplicates": "wcl.apps.duplicates",

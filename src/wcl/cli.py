@@ -85,7 +85,7 @@ def pretrain(words: list[str]) -> int:
     config = settings(recipe, given, method_settings, resume, files)
     if os.environ.get("RANK", "0") == "0":  # of several processes
         announce(f"{config.method} on {config.data} for {config.epochs} epochs")
-    from wcl.training.loop import run
+    from wcl.apps.pretrain import run
 
     return 0 if run(config, resume, recipe) else _STOPPED
 

@@ -50,7 +50,7 @@ def test_text_that_looks_like_something_else_stays_text() -> None:
 
 
 def test_a_written_config_reads_back_equal(tmp_path: Path) -> None:
-    from wcl.training.checkpoint import write_config
+    from wcl.config.run_config import write_config
 
     config = settings("cifar10", out="runs/1e3", optim={"lr": 1e-7})
     write_config(config, tmp_path / "config.yaml")
@@ -60,8 +60,8 @@ def test_a_written_config_reads_back_equal(tmp_path: Path) -> None:
 def test_a_run_whose_folder_looks_like_a_setting_is_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from wcl.config.run_config import write_config
     from wcl.report.runs import read_run
-    from wcl.training.checkpoint import write_config
 
     monkeypatch.chdir(tmp_path)
     config = settings("digits", out="-out", epochs=3)
@@ -121,7 +121,7 @@ def my_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_the_settings_of_a_method_come_from_it(my_method: str, tmp_path: Path) -> None:
-    from wcl.training.checkpoint import write_config
+    from wcl.config.run_config import write_config
 
     run = tmp_path / "run"
     words = settings("digits", method=my_method, loss={"queue_size": 3}, out=run)
@@ -166,7 +166,8 @@ def test_a_methods_settings_have_bounds(my_method: str) -> None:
 
 
 def test_python_without_settings_of_the_method_has_its_defaults(tmp_path: Path) -> None:
-    from wcl.training.checkpoint import must_match, read_config, write_config
+    from wcl.config.run_config import read_config, write_config
+    from wcl.training.checkpoint import must_match
 
     bare = PretrainConfig(data="digits", out="x")
     check(bare)

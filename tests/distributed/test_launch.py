@@ -67,7 +67,7 @@ def assert_alike(one: Path, other: Path) -> None:
     assert first.keys() == second.keys()
     for name in first:
         torch.testing.assert_close(first[name], second[name], rtol=RELATIVE, atol=ABSOLUTE)
-    here, there = checkpoint(one)["neighborhood"], checkpoint(other)["neighborhood"]
+    here, there = checkpoint(one)["neighbor_crops"], checkpoint(other)["neighbor_crops"]
     assert torch.equal(here["table"], there["table"])
     torch.testing.assert_close(here["features"], there["features"], rtol=0, atol=1e-3)
     lines, others = metrics(one), metrics(other)

@@ -95,11 +95,10 @@ def test_the_classifier_starts_at_the_pool_or_behind_the_first_layer_of_g(run: P
     pool, projection = (
         build_network(encoder, start, 10, seed=0).eval() for start in ("pool", "projection")
     )
-    g = encoder.g
-    assert g is not None
+    linear, norm, *_ = encoder.heads["g"].children()
     with torch.no_grad():
-        h = encoder(images).h
-        first = F.relu(g[1](g[0](h)))
+        h = encoder(images)["h"]
+        first = F.relu(norm(linear(h)))
         for network, inputs in ((pool, h), (projection, first)):
             body, classifier = network
             assert isinstance(classifier, nn.Linear)
@@ -114,7 +113,7 @@ def test_the_classifier_starts_at_the_pool_or_behind_the_first_layer_of_g(run: P
 
 def test_an_encoder_without_g_has_no_projection_to_start_from(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", epochs=1, loss={"nce": 0.0})
-    assert load(run).g is None
+    assert "g" not in load(run).heads
     with pytest.raises(InputError, match="--from: the run has no head g"):
         wcl.evaluate(run, "finetune", "digits", labels="1%", start="projection")
 

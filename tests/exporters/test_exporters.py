@@ -26,7 +26,8 @@ from runs import photo_run
 from wcl.cli import run_command
 from wcl.config import ModelConfig
 from wcl.exporters import FORMATS, traced
-from wcl.models.encoder import Description, Encoder
+from wcl.models.description import Description
+from wcl.models.encoder import Encoder
 from wcl.system.errors import InputError, RunError
 
 Stem = Literal["native", "cifar", "stride2"]
@@ -146,9 +147,9 @@ def test_plain_timm_loads_the_weights_strictly(resnet: Path) -> None:
     encoder = wcl.models.encoder.load(resnet)
     images = encoder.normalize(pixels(3))
     with torch.no_grad():
-        assert plain.eval()(images).equal(encoder(images).h)
+        assert plain.eval()(images).equal(encoder(images)["h"])
         by_file = timm.create_model("resnet18", num_classes=0, checkpoint_path=file)
-        assert by_file.eval()(images).equal(encoder(images).h)
+        assert by_file.eval()(images).equal(encoder(images)["h"])
 
 
 def test_plain_torchvision_loads_the_weights_strictly(resnet: Path) -> None:
@@ -160,7 +161,7 @@ def test_plain_torchvision_loads_the_weights_strictly(resnet: Path) -> None:
     encoder = wcl.models.encoder.load(resnet)
     images = encoder.normalize(pixels(3))
     with torch.no_grad():
-        close(plain.eval()(images), encoder(images).h)
+        close(plain.eval()(images), encoder(images)["h"])
 
 
 def test_torch_and_onnxruntime_run_the_files_on_images_between_0_and_1(resnet: Path) -> None:
@@ -214,7 +215,7 @@ def test_other_backbones_of_timm_are_exported_too(
     model = timm.create_model(f"local-dir:{exported(run, 'hub-folder')}", pretrained=True).eval()
     images = encoder.normalize(pixels(3, channels))
     with torch.no_grad():
-        close(model(images), encoder(images).h)
+        close(model(images), encoder(images)["h"])
 
 
 @pytest.mark.parametrize(

@@ -18,17 +18,21 @@ KINDS = (*SIGNALS, TWICE, "exception")
 
 _LINES_BETWEEN = 9  # one Ctrl-C and the next
 
-_saving = {"save_checkpoint", "_Sealed.__init__", "_Sealed.write", "_Sealed.finish", "what_is_left"}
+_saving = {"save_checkpoint", "_Sealed.__init__", "_Sealed.write", "_Sealed.finish"}
+_saving |= {"checkpoint_status"}
 _metrics = {"MetricsFile.write", "Monitor._write_step", "Monitor.epoch", "keep_lines_until"}
-_between = {"train.<locals>.save", "train.<locals>.save.<locals>.write", "capture"}
+_between = {"train.<locals>.save", "train.<locals>.save.<locals>.write"}
+_between |= {"capture_state", "_check_finite"}
 # Each is told a file of wcl and a function in it by its qualified name.
 PLACES: dict[str, Callable[[str, str], bool]] = {
     "anywhere": lambda file, function: True,
-    "checkpoint": lambda file, function: file == "checkpoint.py" and function in _saving,
-    "search": lambda file, function: file.startswith("knn/") or file == "neighborhood.py",
-    "metrics": lambda file, function: file.startswith("monitor/") and function in _metrics,
-    "before the checkpoint": lambda file, function: file == "train.py" and function in _between,
-    "other files": lambda file, function: file in ("new_file.py", "contact_sheet.py"),
+    "checkpoint": lambda file, function: file == "training/checkpoint.py" and function in _saving,
+    "search": lambda file, function: file.startswith("neighbors/"),
+    "metrics": lambda file, function: file.startswith("training/monitor/") and function in _metrics,
+    "before the checkpoint": lambda file, function: (
+        file in ("training/loop.py", "training/state.py") and function in _between
+    ),
+    "other files": lambda file, function: file in ("system/files.py", "apps/contact_sheet.py"),
 }
 
 

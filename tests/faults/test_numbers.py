@@ -9,18 +9,18 @@ import torch
 from commands import DIGITS, finish, start
 from PIL import Image
 
+from built_methods import losses_of
 from runs import CROPS, TINY, photo_run, stopped_after, tiny_run
 from wcl.config.layering import settings
 from wcl.data import limited, open_source
 from wcl.data.loader import Loader
-from wcl.methods import Losses, build_method, method_settings
+from wcl.methods import Losses, method_settings
 from wcl.models.encoder import Encoder
-from wcl.models.multiview import embed_views, halves
 from wcl.system.errors import RunError
 from wcl.training import loop as train
 from wcl.training.checkpoint import load_checkpoint, save_checkpoint
 from wcl.training.optimizers import build_optimizer
-from wcl.training.setup import describe
+from wcl.training.setup import build_method
 
 SETTINGS: dict[str, Any] = {"crops": {**CROPS, "warmup": 1}}
 
@@ -30,11 +30,9 @@ def losses_of_the_kept_batch(run: Path) -> tuple[Losses, Encoder]:
     kept = torch.load(run / "not_finite.pt", weights_only=True)
     config = settings("digits", {**TINY, **SETTINGS, "out": str(run)}, method_settings)
     source = limited(open_source(config.data), config.limit, config.seed)
-    method = build_method(config.method, config.loss, crops=True)
-    encoder = Encoder(describe(config, source, method.heads))
-    encoder.load_state_dict(kept["encoder"])
-    full, crops = embed_views(encoder.train(), kept["views"])
-    return method(*halves(full), crops), encoder
+    method = build_method(config, source, steps_per_epoch=4).train()
+    method.load_state_dict(kept["method"])
+    return losses_of(method, method.embed(kept["views"])), method.encoder
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -49,7 +47,7 @@ def test_a_poisoned_weight_stops_the_run_at_the_next_step_with_what_reproduces_i
     last = run / "checkpoints" / "last.ckpt"
     state = load_checkpoint(last, config)
     assert state is not None
-    state["encoder"]["g.0.weight"][3, 4] = value
+    state["method"]["encoder.heads.g.0.weight"][3, 4] = value
     save_checkpoint(state, config, last)
     before = last.read_bytes()
     with pytest.raises(
@@ -103,7 +101,7 @@ def test_weights_that_a_step_spoiled_never_reach_a_checkpoint(tmp_path: Path) ->
     assert not list((run / "checkpoints").iterdir())
     assert not (run / "encoder.safetensors").exists()
     kept = torch.load(run / "not_finite.pt", weights_only=True)
-    assert not all(bool(value.isfinite().all()) for value in kept["encoder"].values())
+    assert not all(bool(value.isfinite().all()) for value in kept["method"].values())
 
 
 def test_a_collapse_is_warned_of_in_its_epoch(

@@ -26,7 +26,8 @@ from wcl.data.decode import UnreadableImage, center_crop, cut_views, open_image
 from wcl.data.parquet import ParquetSource
 from wcl.data.voc import VocSource
 from wcl.methods import method_settings
-from wcl.models.encoder import Description, Encoder
+from wcl.models.description import Description
+from wcl.models.encoder import Encoder
 from wcl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -133,7 +134,7 @@ def checkpoint_files() -> list[bytes]:
 def read_checkpoint(path: Path) -> None:
     found = load_checkpoint(path, CONFIG)
     assert found is not None
-    for tensor in found["encoder"].values():
+    for tensor in found["method"].values():
         if isinstance(tensor, torch.Tensor):
             tensor.double().sum()  # every byte is there
 

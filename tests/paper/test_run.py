@@ -10,6 +10,7 @@ import pytest
 from images import flat_folder, photo_folder
 from runs import assert_same_run, stopped_after
 from voc_kit import scenes, voc_kit
+from wcl.apps import pretrain
 from wcl.cli import run_command
 from wcl.config import ReproduceConfig
 from wcl.paper import sources
@@ -19,7 +20,6 @@ from wcl.paper.listing import seconds_left
 from wcl.paper.scales import at_scale
 from wcl.system.errors import RunError
 from wcl.system.run_folder import RunFolder
-from wcl.training import loop as train
 
 
 @pytest.fixture(scope="module")
@@ -195,14 +195,14 @@ def test_a_run_that_another_command_has_begun_is_left_to_it(
 def test_a_cell_that_fails_is_named_and_the_others_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = train.run
+    run = pretrain.run
 
     def diverging(config: Any, *others: Any, **options: Any) -> bool:
         if config.method == "simclr":
             raise RunError("step 3: the loss is not finite")
         return run(config, *others, **options)
 
-    monkeypatch.setattr(train, "run", diverging)
+    monkeypatch.setattr(pretrain, "run", diverging)
     words = ["reproduce", "mechanisms", "--only", "batch 512", "--out", str(tmp_path / "out")]
     assert run_command([*words, "--threads", "1", "--json"]) == 1
     captured = capsys.readouterr()

@@ -20,8 +20,9 @@ from report_pages import (
     wicked_photos,
 )
 from runs import tiny_run
-from wcl.config import LossConfig, ReportConfig
+from wcl.config import ReportConfig
 from wcl.data import open_source
+from wcl.methods.wcl import WCLSettings
 from wcl.models.encoder import load
 from wcl.report.build import write_report
 from wcl.report.groups import Group, notable
@@ -64,12 +65,12 @@ def test_every_picture_has_words(page: Page) -> None:
 def test_the_map_groups_images_as_the_paper_does(run: Path, photos: Path) -> None:
     encoder, images = load(run), choose(open_source(str(photos)), 100, 0)
     config = read_run(str(run)).config
-    assert encoder.phi is not None and config is not None
-    for loss in (LossConfig(), LossConfig(labels_from="h")):
+    assert config is not None
+    for loss in (WCLSettings(), WCLSettings(labels_from="h")):
         encoded = encode(encoder, images, dataclasses.replace(config, loss=loss), 0)
         with torch.no_grad():
             h = encoded.features
-            found_by = h if loss.labels_from == "h" else encoder.phi(h)
+            found_by = h if loss.labels_from == "h" else encoder.heads["phi"](h)
         expected = wcl.weak_labels(found_by, backend="scipy")
         labels = encoded.weak_labels
         assert labels is not None

@@ -25,7 +25,7 @@ def loaded_step(path: Path) -> int:
     """The step that a run would go on from; its weights must be those of that step."""
     found = load_checkpoint(path, CONFIG)
     assert found is not None
-    assert (found["encoder"]["weight"] == found["step"]).all()
+    assert (found["method"]["weight"] == found["step"]).all()
     return int(found["step"])
 
 

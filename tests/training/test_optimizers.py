@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from wcl.config import ModelConfig, OptimConfig
-from wcl.models.encoder import Description, Encoder
+from wcl.models.description import Description
+from wcl.models.encoder import Encoder
 from wcl.training.optimizers import build_optimizer, lr_at, parameter_groups, peak_lr, set_lr
 
 

@@ -1,4 +1,4 @@
-"""Steps in pieces and on several processes against the plain step on the whole batch."""
+"""Steps in micro-batches and on several processes against the plain step on the whole batch."""
 
 import copy
 from pathlib import Path
@@ -11,14 +11,14 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from built_methods import DIM, small_encoder
 from together import together
-from wcl.config import LossConfig
 from wcl.distributed.batch_norm import statistics_kept
 from wcl.distributed.sharding import BatchShard, BatchSharding
 from wcl.distributed.world import World
-from wcl.methods import Method, build_method
-from wcl.models.encoder import Embeddings
-from wcl.models.multiview import embed_views, halves, join_images, of_images
+from wcl.methods import Method, RunInfo, find_method
+from wcl.models.encoder import Encoder
+from wcl.models.multiview import concat_images, select_images
 from wcl.training.step import MultiViewModel, Step, gradient_step
 
 BATCH = 16
@@ -26,13 +26,14 @@ CROPS = 3
 CPU = torch.device("cpu")
 
 
-class Network(nn.Module):
+class Network(Encoder):
     """Small, in double precision, with or without batch norm and dropout."""
 
     def __init__(self, norm: bool, dropout: float = 0.0) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         torch.manual_seed(0)
-        self.body = nn.Sequential(
+        self.description = small_encoder(()).description
+        self.backbone = nn.Sequential(
             nn.Conv2d(3, 8, 3),
             nn.BatchNorm2d(8) if norm else nn.Identity(),
             nn.ReLU(),
@@ -40,101 +41,107 @@ class Network(nn.Module):
             nn.Flatten(),
             nn.Dropout(dropout),
         )
-        self.g, self.phi = (
-            nn.Sequential(
+        heads = {
+            name: nn.Sequential(
                 nn.Linear(32, 16),
                 nn.BatchNorm1d(16) if norm else nn.Identity(),
                 nn.ReLU(),
-                nn.Linear(16, 8),
+                nn.Linear(16, DIM),
             )
-            for _ in range(2)
-        )
-        self.double()
-
-    def forward(self, images: Tensor) -> Embeddings:
-        h = self.body(images)
-        return Embeddings(h, self.g(h), self.phi(h))
+            for name in ("g", "phi")
+        }
+        self.heads = nn.ModuleDict(heads)
 
 
 class Case(NamedTuple):
     name: str
     norm: bool = True
-    piece: int = 0
+    micro: int = 0
     unreadable: tuple[int, ...] = ()
     dropout: float = 0.0
     method: str = "wcl"
-    loss: LossConfig = LossConfig()
+    loss: dict[str, Any] = {}  # noqa: RUF012
 
 
-# The images of process 1 of 2 are the last eight, or with pieces the last half of each.
+NO_IMAGES_ON_RANK_1 = (2, 3, 6, 7, 10, 11, 14, 15)
+# The images of process 1 of 2 are the last eight, or with micro-batches the last half of each.
 CASES = [
     Case("whole"),
     Case("simclr", method="simclr"),
-    Case("labels from h", loss=LossConfig(labels_from="h")),
-    Case("without the swap", loss=LossConfig(swapped=False)),
+    Case("labels from h", loss={"labels_from": "h"}),
+    Case("without the swap", loss={"swapped": False}),
     Case("without batch norm", norm=False),
-    Case("pieces without batch norm", norm=False, piece=4),
-    Case("pieces", piece=4),
+    Case("micro-batches without batch norm", norm=False, micro=4),
+    Case("micro-batches", micro=4),
     Case("some unreadable", unreadable=(1, 9, 10)),
-    Case("some unreadable in pieces", piece=8, unreadable=(0, 4, 5, 6, 7, 12)),
-    Case(
-        "labels from h in pieces",
-        piece=4,
-        unreadable=(1, 9, 10),
-        loss=LossConfig(labels_from="h"),
-    ),
+    Case("some unreadable in micro-batches", micro=8, unreadable=(0, 4, 5, 6, 7, 12)),
+    Case("labels from h, micro-batches", micro=4, unreadable=(1, 9), loss={"labels_from": "h"}),
     Case("a process without images", unreadable=tuple(range(8, 16))),
-    Case("a process without images in pieces", piece=4, unreadable=(2, 3, 6, 7, 10, 11, 14, 15)),
+    Case("a process without images, micro-batches", micro=4, unreadable=NO_IMAGES_ON_RANK_1),
+    *(
+        Case(f"{name}{' in micro-batches' if micro else ''}", True, micro, (1, 9), 0.0, name, loss)
+        for name, loss in {
+            "moco": {"queue_size": 24},
+            "byol": {},
+            "swav": {"prototypes": 6, "freeze_epochs": 0},
+        }.items()
+        for micro in (0, 4)
+    ),
 ]
 
 
-def method(case: Case) -> Method:
-    return build_method(case.method, case.loss, crops=True)
+def built(case: Case) -> Method:
+    found = find_method(case.method)
+    crops = CROPS if found.supports_crops else 0
+    network = Network(case.norm, case.dropout)
+    return found(network, found.Settings(**case.loss), RunInfo(64, BATCH, 4, crops)).double()
 
 
-def views_of(index: np.ndarray) -> list[Tensor]:
+def views_of(index: np.ndarray, crops: int) -> list[Tensor]:
     """Two views and the crops of these images; each image has its own, whoever makes them."""
 
     def view(image: int, number: int, size: int) -> Tensor:
         generator = torch.Generator().manual_seed(1000 * int(image) + number)
         return torch.randn(3, size, size, generator=generator, dtype=torch.float64)
 
-    kinds = [(range(2), 8), (range(2, 2 + CROPS), 6)]
-    return [
-        torch.stack([view(i, number, size) for number in numbers for i in index])
-        if len(index)
-        else torch.empty(0, 3, size, size, dtype=torch.float64)
-        for numbers, size in kinds
-    ]
+    found = []
+    for numbers, size in ((range(2), 8), (range(2, 2 + crops), 6)):
+        group = torch.empty(len(numbers), len(index), 3, size, size, dtype=torch.float64)
+        for place, number in enumerate(numbers):
+            for row, image in enumerate(index):
+                group[place, row] = view(image, number, size)
+        found += [group] if len(group) else []
+    return found
 
 
-def share_of(world: World, case: Case) -> tuple[BatchShard, list[Tensor]]:
-    sharding = BatchSharding(BATCH, world, case.piece)
+def local_part(world: World, case: Case, crops: int) -> tuple[BatchShard, list[Tensor]]:
+    sharding = BatchSharding(BATCH, world, case.micro)
     everyone = np.random.default_rng(0).permutation(BATCH)
     wanted = everyone[sharding.positions(world.rank)]
     place = np.flatnonzero(~np.isin(wanted, everyone[list(case.unreadable)]))
-    return BatchShard(sharding, everyone, place, CPU), views_of(wanted[place])
+    return sharding.shard(everyone, place, CPU), views_of(wanted[place], crops)
 
 
-def take(world: World, case: Case) -> tuple[nn.Module, Step, BatchShard]:
+def take(world: World, case: Case) -> tuple[Method, Step, BatchShard]:
     fabric = Fabric(accelerator="cpu", devices=1)
-    network = Network(case.norm, case.dropout)
-    model = fabric.setup_module(MultiViewModel(network, world))
-    share, views = share_of(world, case)
-    step = gradient_step(fabric, model, method(case), views, share, world)
-    return network, step, share
+    method = built(case)
+    model = fabric.setup_module(MultiViewModel(method, world))
+    shard, views = local_part(world, case, method.info.crops)
+    step = gradient_step(fabric, model, method, views, shard, world)
+    method.after_step(0.5)
+    return method, step, shard
 
 
-def plain(case: Case) -> tuple[nn.Module, Tensor]:
-    """The gradient of the whole loss, every piece embedded with its graph kept."""
-    network = Network(case.norm, case.dropout)
-    share, views = share_of(World(), case)
-    counts = [len(rows) for rows in share.pieces]
-    parts = [embed_views(network, of_images(views, len(share), rows)) for rows in share.pieces]
-    full, small = join_images(parts, counts)
-    losses = method(case)(*halves(full), small)
+def plain(case: Case) -> tuple[Method, Tensor]:
+    """The gradient of the whole loss, every micro-batch embedded with its graph kept."""
+    method = built(case)
+    shard, views = local_part(World(), case, method.info.crops)
+    parts = [select_images(views, rows) for rows in shard.micro_batches]
+    targets = concat_images([method.targets(part) for part in parts])
+    losses = method.loss(concat_images([method.embed(part) for part in parts]), targets, shard)
     losses.total.backward()
-    return network, losses.total
+    method.after_step(0.5)
+    return method, losses.total
 
 
 def state(network: nn.Module) -> dict[str, Tensor]:
@@ -150,21 +157,21 @@ def assert_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_step_has_the_gradient_of_the_whole_loss(case: Case) -> None:
-    network, step, share = take(World(), case)
+    network, step, shard = take(World(), case)
     expected, loss = plain(case)
-    assert len(share) == BATCH - len(case.unreadable)
+    assert len(shard) == BATCH - len(case.unreadable)
     torch.testing.assert_close(step.losses.total, loss)
     assert_alike(state(network), state(expected))
 
 
-def test_pieces_without_batch_norm_have_the_gradient_of_one_pass() -> None:
-    pieces, _, _ = take(World(), Case("", norm=False, piece=2))
+def test_micro_batches_without_batch_norm_have_the_gradient_of_one_pass() -> None:
+    micro, _, _ = take(World(), Case("", norm=False, micro=2))
     once, _, _ = take(World(), Case("", norm=False))
-    assert_alike(state(pieces), state(once))
+    assert_alike(state(micro), state(once))
 
 
-def test_pieces_draw_the_same_dropout_in_both_passes() -> None:
-    case = Case("", piece=4, dropout=0.5)
+def test_micro_batches_draw_the_same_dropout_in_both_passes() -> None:
+    case = Case("", micro=4, dropout=0.5)
     torch.manual_seed(0)
     network, _, _ = take(World(), case)
     after = torch.rand(3)
@@ -174,14 +181,14 @@ def test_pieces_draw_the_same_dropout_in_both_passes() -> None:
     assert torch.equal(after, torch.rand(3))  # the second pass did not move the generator on
 
 
-def test_running_statistics_move_once_for_every_piece() -> None:
-    network, _, _ = take(World(), Case("", piece=4))
+def test_running_statistics_move_once_for_every_micro_batch() -> None:
+    network, _, _ = take(World(), Case("", micro=4))
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
-    # Four pieces, each with its views and its crops.
+    # Four micro-batches, each with its views and its crops.
     assert [int(norm.num_batches_tracked or 0) for norm in norms] == [8, 8, 8]
     with statistics_kept(network):
         before = copy.deepcopy(dict(network.named_buffers()))
-        network(torch.randn(4, 3, 8, 8, dtype=torch.float64))
+        network.encoder(torch.randn(4, 3, 8, 8, dtype=torch.float64))
         assert all(torch.equal(before[name], b) for name, b in network.named_buffers())
     assert all(norm.track_running_stats for norm in norms)
 
@@ -189,12 +196,12 @@ def test_running_statistics_move_once_for_every_piece() -> None:
 def steps_here(world: World) -> list[Any]:
     found = []
     for case in CASES:
-        network, step, share = take(world, case)
+        network, step, shard = take(world, case)
         for parameter in network.parameters():  # as data parallel training would
             if parameter.grad is not None:
                 parameter.grad = world.add(parameter.grad) / world.size
         labels = [label.tolist() for label in step.losses.weak_labels]
-        found.append((state(network), world.add(step.losses.total), labels, share.index.tolist()))
+        found.append((state(network), world.add(step.losses.total), labels, shard.index.tolist()))
     return found
 
 

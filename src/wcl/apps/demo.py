@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from wcl.apps import pretrain
 from wcl.config import DemoConfig
 from wcl.config.layering import settings
 from wcl.data import ArraySource, open_splits
@@ -17,7 +18,6 @@ from wcl.methods import method_settings
 from wcl.models.encoder import Encoder, load
 from wcl.system.paths import expanded
 from wcl.system.run_folder import RunFolder
-from wcl.training import loop as train
 
 _LABELS_PER_CLASS = (1, 3, 10, 0)
 _DRAWS = 5
@@ -31,7 +31,7 @@ def demo(config: DemoConfig) -> dict[str, list[float]]:
         changes |= {"epochs": config.epochs, "threads": config.threads}
         print(f"run {number} of 2: {method} on the digits", file=sys.stderr)
         run_config = settings("digits", changes, method_settings)
-        if not train.run(run_config, RunFolder(out).config.exists(), "digits", part_of_more=True):
+        if not pretrain.run(run_config, RunFolder(out).config.exists(), "digits", quiet=True):
             print("start the demo again to continue", file=sys.stderr)
             return {}
     rows = {

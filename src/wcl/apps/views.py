@@ -15,12 +15,12 @@ from wcl.config.validation import check
 from wcl.data import Source, first_classes, in_memory, open_source
 from wcl.data.decode import UnreadableImage, center_crop
 from wcl.data.loader import views_of
-from wcl.models.multiview import view_specs
 from wcl.ops.randomness import Integers
 from wcl.system.errors import InputError
 from wcl.system.files import new_file
 from wcl.system.paths import one_line
 from wcl.system.progress import track
+from wcl.training.views import view_specs
 
 _MIN_TILE = 96
 # Blue and orange, which color-blind readers can tell apart.
@@ -71,8 +71,7 @@ def _zoom(config: PretrainConfig) -> int:
 
 def _rows(source: Source, config: PretrainConfig, count: int) -> Iterator[Row]:
     """Yield an image, its views and its small crops, for readable images in random order."""
-    full, *small = view_specs(config, source.channels)
-    specs = [dataclasses.replace(full, count=count), *small]
+    specs = view_specs(config, source.channels, count=count)
     for index in np.random.default_rng(config.seed).permutation(len(source)).tolist():
         try:
             original = center_crop(source.image(index), config.image_size, source.channels)
@@ -82,7 +81,7 @@ def _rows(source: Source, config: PretrainConfig, count: int) -> Iterator[Row]:
         except UnreadableImage:
             continue
         pairs = zip(specs, batch.views, strict=True)
-        parts = [[original], *(list(spec.maker.to_pixels(views)) for spec, views in pairs)]
+        parts = [[original], *(list(spec.maker.to_pixels(views[:, 0])) for spec, views in pairs)]
         zoom = _zoom(config)
         yield Row("", [[Tile(_enlarged(view, zoom)) for view in part] for part in parts])
 

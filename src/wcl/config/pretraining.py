@@ -5,9 +5,7 @@ A recipe is a YAML file with some of these settings; whatever it leaves out has 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
-
-from wcl.config.bounds import above, at_least
+from typing import Any, Literal
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -95,35 +93,6 @@ class AugmentConfig:
     """Mean of each channel, subtracted at the end."""
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
     """Standard deviation of each channel, divided by at the end."""
-
-
-@dataclass
-class LossConfig:
-    """The losses. The weights switch them on and off: the paper's ablations are settings here."""
-
-    temperature: Annotated[float, above(0)] = 0.1
-    """Temperature of every loss."""
-    nce: Annotated[float, at_least(0)] = 1.0
-    """Weight of instance discrimination, L_NCE; 0 leaves the first head out."""
-    swap: Annotated[float, at_least(0)] = 0.5
-    """β, the weight of the swapped supervised contrastive loss, L_swap (method wcl)."""
-    cnce: Annotated[float, at_least(0)] = 1.0
-    """λ, the weight of instance discrimination of the small crops, L_cNCE."""
-    cswap: Annotated[float, at_least(0)] = 0.5
-    """γ, the weight of the swapped loss of the small crops, L_cswap (method wcl)."""
-    heads: Literal["two", "shared"] = "two"
-    """Whether the swapped losses have a projection head of their own, as in the paper, or share the
-    first."""
-    positives: Literal["mean", "sum"] = "mean"
-    """How an anchor's positives are combined: the authors' code averages, their Eq. 4 sums."""
-    key_gradient: bool = True
-    """Whether the swapped losses send gradient through their keys; the authors' code does not."""
-    swapped: bool = True
-    """Whether each view learns from the weak labels of the other one, as in the paper, or from its
-    own."""
-    labels_from: Literal["v", "h"] = "v"
-    """Where the weak labels are found: in the embeddings that learn from them, as in the paper, or
-    in the features of the backbone."""
 
 
 @dataclass

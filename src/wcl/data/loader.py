@@ -35,8 +35,7 @@ class Batch:
     index: Integers
     """(N,) numbers of the images that could be read."""
     views: list[Tensor]
-    """For each specification (count·N, C, size, size), normalized: the first views of all images,
-    then the second ones, …"""
+    """For each specification (count, N, C, size, size), normalized."""
     skipped: dict[int, str] = field(default_factory=dict)
     """Images of this batch that could not be read, and why."""
 
@@ -139,7 +138,8 @@ class Loader:
                     lost = np.isin(crop_sources, list(unreadable))
                     crop_sources = np.where(lost, index[:, None], crop_sources)
                 rows = torch.from_numpy(crop_sources.T.ravel()).to(self.device, non_blocking=True)
-                views.append(spec.maker.from_images(self._pixels[rows], draws))
+                made = spec.maker.from_images(self._pixels[rows], draws)
+                views.append(made.unflatten(0, (spec.count, len(index))))
             yield Batch(everyone, wanted, index, views, skipped)
 
     def _from_photos(
@@ -163,7 +163,8 @@ class Loader:
                 if self.device.type == "cuda":
                     crops = crops.pin_memory()  # or the copy blocks the host
                 crops = crops.to(self.device, non_blocking=True)
-                views.append(makers[number].from_crops(crops, draws))
+                made = makers[number].from_crops(crops, draws)
+                views.append(made.unflatten(0, (specs[number].count, len(index))))
             yield Batch(everyone, wanted, index, views, skipped)
 
     def _draws(self, epoch: int, index: Integers, specs: Sequence[ViewSpec]) -> Iterator[Draws]:

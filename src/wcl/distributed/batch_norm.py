@@ -13,17 +13,15 @@ from torch.overrides import TorchFunctionMode
 from wcl.distributed.world import World
 
 
-def synchronized(network: nn.Module, world: World, device: torch.device) -> nn.Module:
-    """The network with its batch norms made for GPUs of several processes, where there are any.
+def synchronize_batch_norm(network: nn.Module, world: World, device: torch.device) -> None:
+    """Replace the batch norm layers inside a network by synchronized ones, on several GPUs.
 
-    On other devices torch has none: `SynchronizedBatchNorm` takes its place there.
+    On other devices torch has none; `SynchronizedBatchNorm` takes their place there.
     """
     if world.size > 1 and device.type == "cuda":
         from timm.layers.norm_act import convert_sync_batchnorm
 
-        converted: nn.Module = convert_sync_batchnorm(network)
-        return converted
-    return network
+        convert_sync_batchnorm(network)
 
 
 class SynchronizedBatchNorm(TorchFunctionMode):

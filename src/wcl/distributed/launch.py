@@ -29,14 +29,13 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from wcl.config import PretrainConfig
+from wcl.config.run_config import write_config
 from wcl.config.validation import check
 from wcl.distributed.rendezvous import fresh_store
 from wcl.distributed.world import World
 from wcl.system import machine
 from wcl.system.errors import ConnectionLost, InputError
 from wcl.system.progress import console
-from wcl.system.run_folder import RunFolder
-from wcl.training.checkpoint import what_is_left, write_config
 
 # Batch norms are synchronized, so the statistics of one process need not be sent to the others.
 # (The name is that of torch 2.13, and the one before.)
@@ -49,7 +48,7 @@ _SECONDS_TO_END = 30
 
 
 @contextmanager
-def joined(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World]]:
+def launch(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World]]:
     """Be one of the processes of a run, from here to the end of the context.
 
     Raises:
@@ -94,7 +93,7 @@ def joined(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World
         except (RuntimeError, dist.DistError) as error:
             if not _of_communication(error):
                 raise
-            raise ConnectionLost(_what_happened(config, others, error)) from error
+            raise ConnectionLost(_failure(config, others, error)) from error
         finally:
             if dist.is_initialized():
                 dist.destroy_process_group()
@@ -236,26 +235,19 @@ def _of_communication(error: Exception) -> bool:
     return isinstance(error, dist.DistError) or "gloo" in words or "connectFullMesh" in words
 
 
-def _what_happened(
+def _failure(
     config: PretrainConfig, others: list[subprocess.Popen[bytes]], error: Exception
 ) -> str:
-    """A lost process in words: which, if it is known, and how to go on."""
-    with suppress(subprocess.TimeoutExpired):  # its end may be a moment behind that of its words
+    """Return why the connection was lost, naming the process that ended where that is known."""
+    with suppress(subprocess.TimeoutExpired):  # its end may come a moment after its last message
         for other in others:
             other.wait(1)
     ended = [(rank, other.poll()) for rank, other in enumerate(others, 1)]
     dead = [f"process {rank} ended with status {status}" for rank, status in ended if status]
     slow = "Timed out" in str(error) or "timeout" in str(error).lower()
-    reason = ", ".join(dead) or (
+    return ", ".join(dead) or (
         f"another process did not answer within {config.timeout_minutes:g} minutes "
         "(--timeout_minutes)"
         if slow
         else "the connection to another process was lost"
-    )
-    checkpoint = RunFolder(config.out).checkpoint
-    if not checkpoint.parent.exists():
-        return f"{reason}; the run had not begun"
-    return (
-        f"{reason}; {what_is_left(checkpoint)}, go on with: "
-        f"wcl pretrain --out {config.out} --resume"
     )

@@ -1,11 +1,12 @@
 """k-NN accuracy during pretraining, which training receives as a callback."""
 
 from wcl.config import KnnConfig, PretrainConfig
+from wcl.data import Source
 from wcl.evaluation import evaluate
 from wcl.evaluation.splits import labeled_splits
-from wcl.models.encoder import Encoder
 from wcl.system.errors import InputError, RunError
 from wcl.system.progress import say
+from wcl.training.setup import TrainingSetup
 
 
 class KnnCallback:
@@ -21,20 +22,16 @@ class KnnCallback:
             data=config.data, classes=config.classes, num_workers=config.num_workers
         )
 
-    def check(self, channels: int) -> None:
-        """Raise InputError if the data do not allow the measurement, before training starts.
-
-        Args:
-            channels: channels of the images.
-        """
+    def check(self, source: Source) -> None:
+        """Raise InputError if the data do not allow the measurement, before training starts."""
         if not self._every:
             return
         try:
-            labeled_splits(self._config, channels)
+            labeled_splits(self._config, source.channels)
         except InputError as error:
             raise InputError(f"--log.knn_every: {error}; or leave it at 0") from error
 
-    def __call__(self, encoder: Encoder, epoch: int) -> dict[str, float]:
+    def __call__(self, setup: TrainingSetup, epoch: int) -> dict[str, float]:
         """Return {"knn_top1": …} if it is due after this epoch (counted from 1), else {}.
 
         A failure, such as test images that have disappeared, is reported and does not end the run.
@@ -42,7 +39,7 @@ class KnnCallback:
         if not self._every or epoch % self._every:
             return {}
         try:
-            return {"knn_top1": evaluate(encoder, "knn", config=self._config).top1}
+            return {"knn_top1": evaluate(setup.encoder, "knn", config=self._config).top1}
         except (InputError, RunError) as error:
             say(f"k-NN after epoch {epoch}: {error}")
             return {}

@@ -125,11 +125,11 @@ def build_network(encoder: Encoder, start: str, classes: int, seed: int) -> nn.S
     """
     layers, width = [encoder.backbone], encoder.feature_dim
     if start == "projection":
-        if encoder.g is None:
+        if "g" not in encoder.heads:
             raise InputError(
                 "--from: the run has no head g, so there is no projection to start from; use pool"
             )
-        layers += list(encoder.g)[:_FIRST_LAYER]
+        layers += list(encoder.heads["g"].children())[:_FIRST_LAYER]
         width = encoder.description.model.head_hidden_dim
     parts = OrderedDict(
         encoder=copy.deepcopy(nn.Sequential(*layers)),

@@ -8,13 +8,13 @@ from typing import Any
 
 import yaml
 
+from wcl.config.run_config import read_config
 from wcl.evaluation.evaluate_all import NOTE, markdown_table
 from wcl.models.backbones import known_to_timm
 from wcl.models.encoder import Encoder
 from wcl.system.errors import InputError
 from wcl.system.paths import one_line
 from wcl.system.run_folder import RunFolder
-from wcl.training.checkpoint import read_config
 from wcl.training.metrics_lines import read_metrics
 
 # Settings that determine the encoder. The others describe the machine and its files, which a card

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wcl.exporters.traced import ExportedEncoder
-from wcl.models.encoder import Description, Encoder
+from wcl.models.description import Description
+from wcl.models.encoder import Encoder
 
 
 class Format(NamedTuple):

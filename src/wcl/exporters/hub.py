@@ -8,7 +8,8 @@ from wcl.exporters.card import model_card
 from wcl.exporters.format import Format
 from wcl.exporters.timm_weights import call_of_timm
 from wcl.models.backbones import known_to_timm, timm_options
-from wcl.models.encoder import Description, Encoder
+from wcl.models.description import Description
+from wcl.models.encoder import Encoder
 
 
 def write(encoder: Encoder, folder: Path) -> None:

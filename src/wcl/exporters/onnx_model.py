@@ -10,7 +10,8 @@ from torch import Tensor
 
 from wcl.exporters import traced
 from wcl.exporters.format import Format
-from wcl.models.encoder import Description, Encoder
+from wcl.models.description import Description
+from wcl.models.encoder import Encoder
 from wcl.system.errors import InputError, RunError
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from wcl.exporters.format import Format
 from wcl.models.backbones import known_to_timm, timm_options
-from wcl.models.encoder import Description, Encoder
+from wcl.models.description import Description
+from wcl.models.encoder import Encoder
 
 
 def usage(description: Description, path: Path) -> list[str]:

@@ -8,7 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from wcl.models.encoder import Description, Embedder, Encoder, described_by
+from wcl.models.description import Description, parse_description
+from wcl.models.embedder import Embedder
+from wcl.models.encoder import Encoder
 from wcl.system.errors import InputError, RunError
 
 DESCRIPTION = "wcl-export-1"
@@ -45,7 +47,7 @@ class ExportedEncoder(Embedder):
 
         `compute` runs the file: (N, C, size, size) between 0 and 1 → (N, D).
         """
-        self.description = described_by(description, file)
+        self.description = parse_description(description, file)
         self.feature_dim = self.description.feature_dim
         self._compute = compute
         try:

@@ -2,15 +2,18 @@
 
 import sys
 from importlib import import_module
+from typing import Any
 
-from wcl.config import LossConfig
-from wcl.methods.method import Losses, Method
+from wcl.methods.method import Losses, Method, RunInfo
 from wcl.system.errors import InputError, did_you_mean
 
-__all__ = ["METHODS", "Losses", "Method", "build_method", "find_method", "method_settings"]
+__all__ = ["METHODS", "Losses", "Method", "RunInfo", "find_method", "method_settings"]
 
 METHODS = {
+    "byol": "wcl.methods.byol:BYOL",
+    "moco": "wcl.methods.moco:MoCo",
     "simclr": "wcl.methods.simclr:SimCLR",
+    "swav": "wcl.methods.swav:SwAV",
     "wcl": "wcl.methods.wcl:WCL",
 }
 
@@ -46,11 +49,6 @@ def find_method(name: str) -> type[Method]:
     return found
 
 
-def method_settings(name: str) -> type:
+def method_settings(name: str) -> type[Any]:
     """Return the dataclass of a method's settings."""
     return find_method(name).Settings
-
-
-def build_method(name: str, config: LossConfig, crops: bool = False) -> Method:
-    """Build the method of that name."""
-    return find_method(name)(config, crops)

@@ -1,96 +1,145 @@
-"""What every method is: a function from the embeddings of views to named losses."""
+"""The interface of a pretraining method.
+
+A method is a module that owns its networks. The training loop owns data, processes, precision,
+checkpoints and logging, and calls the method in this order in every step:
+
+1. `targets`, without gradients: the teacher branch;
+2. `embed`, with gradients, through the engine (DDP, autocast, synchronized batch norm);
+3. `loss`, on the embeddings of the whole batch;
+4. after the optimizer's step, `after_step`: moving averages, queues, prototypes.
+
+With micro-batches `targets` and `embed` are called once for each, and `loss` once on the
+concatenated results. All parameters that need a gradient must therefore be used in `embed`.
+"""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from wcl.config import LossConfig
+from wcl.config import AugmentConfig
 from wcl.distributed.sharding import BatchShard
-from wcl.models.encoder import Embeddings
+from wcl.models.encoder import Encoder
+from wcl.models.multiview import embed_views
+from wcl.neighbors import FeatureBank
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """Facts about a run that a method may need to build itself."""
+
+    images: int
+    batch_size: int
+    steps_per_epoch: int
+    crops: int
+    """Small crops per image beside the two full views."""
+    labels: Tensor | None = None
+    """(images,) true labels where the data have them, for oracles; None otherwise."""
 
 
 @dataclass(frozen=True)
 class Losses:
-    """The losses of a step."""
+    """The losses of a step. Of several processes, each has the part of its local images."""
 
     total: Tensor
-    """What is minimized."""
+    """The scalar to minimize; the parts of all processes add up to the loss of the batch."""
     parts: dict[str, Tensor]
-    """The terms by their names in the paper, unweighted."""
+    """Named terms, unweighted, for the log."""
+    pair: tuple[Tensor, Tensor]
+    """(n, D) each: embeddings of two views of the local images, for alignment and uniformity."""
     weak_labels: tuple[Tensor, ...] = ()
-    """(N,) weak labels of each view, where the method has them."""
+    """(N,) weak labels of all images in each view, where the method finds them."""
+    diagnostics: dict[str, Tensor] = field(default_factory=dict)
+    """Scalars for the log, the same on every process."""
 
 
-_OF_CROPS = ("cnce", "cswap")
-_OF_GROUPS = ("swap", "cswap")
-
-
-class Method(ABC):
-    """A pretraining objective.
+class Method(nn.Module, ABC):
+    """A pretraining method.
 
     Args:
-        config: weights and forms of the losses.
-        crops: whether there will be small crops beside the two views.
+        encoder: the network to train, with the projection heads of `heads`.
+        settings: an instance of `Settings`.
+        info: facts about the run.
     """
 
-    Settings: ClassVar[type] = LossConfig
-    """Dataclass of the settings of the method: the group `loss` of a run's settings."""
-    terms: tuple[str, ...] = ()
-    """The losses that it has at most, by the names of their weights in LossConfig."""
+    Settings: ClassVar[type[Any]]
+    """Dataclass of the method's settings: the group `loss` of a run's settings."""
+    supports_crops: ClassVar[bool] = True
+    """Whether the method learns from small crops beside the two full views."""
 
-    def __init__(self, config: LossConfig, crops: bool = False) -> None:
-        self.config = config
-        self.weights = {
-            name: weight
-            for name in self.terms
-            if (weight := getattr(config, name)) and (crops or name not in _OF_CROPS)
-        }
+    encoder: Encoder
+    """What is saved, evaluated and exported."""
 
-    @property
-    def learns_from_groups(self) -> bool:
-        """Whether weak labels are among what it learns from."""
-        return any(name in self.weights for name in _OF_GROUPS)
+    def __init__(self, encoder: Encoder, settings: Any, info: RunInfo) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.settings = settings
+        self.info = info
 
-    @property
-    @abstractmethod
-    def heads(self) -> tuple[str, ...]:
-        """The projection heads it needs, of "g" and "phi"."""
+    @classmethod
+    def heads(cls, settings: Any, crops: int) -> tuple[str, ...]:
+        """Return the names of the encoder's projection heads."""
+        return ("g",)
 
-    @abstractmethod
-    def __call__(
-        self,
-        first: Embeddings,
-        second: Embeddings,
-        crops: Embeddings | None = None,
-        share: BatchShard | None = None,
-    ) -> Losses:
-        """Losses of a batch of N images.
+    @classmethod
+    def augmentations(
+        cls, settings: Any, augment: AugmentConfig
+    ) -> tuple[AugmentConfig, AugmentConfig]:
+        """Return the augmentations of the first and the second full view."""
+        return augment, augment
+
+    def embed(self, views: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Embed the views of local images, differentiably.
 
         Args:
-            first, second: of the two views, N rows each.
-            crops: of K small crops, K·N rows: every image's first, then every image's second, …
-            share: if these images are only a part of a batch, whose others are on other processes:
-                where they are among them. The losses are then the part that these images make up of
-                those of the whole batch, and the weak labels those of all its images.
+            views: one (views, n, C, H, W) per view specification: the full views, then the small
+                crops.
+
+        Returns:
+            Tensors (views, n, …) by name. "h" is required: the features of the encoder.
+        """
+        return embed_views(self.encoder, views)
+
+    @torch.no_grad()
+    def targets(self, views: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Compute the targets of the teacher branch, (views, n, …) by name; none by default."""
+        return {}
+
+    @abstractmethod
+    def loss(self, out: dict[str, Tensor], targets: dict[str, Tensor], shard: BatchShard) -> Losses:
+        """Compute the losses of a step.
+
+        Args:
+            out: the result of `embed` for all n local images.
+            targets: the result of `targets` for all n local images.
+            shard: where the local images are in the batch of N, and how to gather the others.
         """
 
-    def weighted(self, parts: dict[str, Tensor]) -> Tensor:
-        """The sum of the losses, each times its weight."""
-        return torch.stack([self.weights[name] * part for name, part in parts.items()]).sum()
+    def after_step(self, progress: float) -> None:
+        """Update what is not trained by gradients.
+
+        Args:
+            progress: share of the run's steps that are done, in (0, 1].
+        """
+
+    def end_of_epoch(self, bank: FeatureBank | None) -> None:
+        """Update what changes from epoch to epoch.
+
+        Args:
+            bank: features of all images, if the run has neighbor crops.
+        """
+
+    def weak_labels(self, embeddings: dict[str, Tensor]) -> Tensor | None:
+        """Return (N,) weak labels found in the embeddings (N, …) of one view, for reports.
+
+        None if the method does not learn from weak labels.
+        """
+        return None
 
 
-def gather_embeddings(
-    share: BatchShard | None, *columns: Tensor | None
-) -> tuple[tuple[Tensor, ...], Tensor | None]:
-    """These embeddings of all images of the batch, and where the ones given are among them."""
-    present = tuple(column for column in columns if column is not None)
-    assert len(present) == len(columns), "the network has not the heads that the method needs"
-    return (present, None) if share is None else (share.gather_all(*present), share.own)
-
-
-def by_crop(embeddings: Tensor, images: int) -> Tensor:
-    """(K·N, D) → (K, N, D)."""
-    return embeddings.view(-1 if images else 1, images, embeddings.shape[1])
+def weighted_sum(parts: dict[str, Tensor], weights: dict[str, float]) -> Tensor:
+    """Add up named losses, each times its weight."""
+    return torch.stack([weights[name] * part for name, part in parts.items()]).sum()

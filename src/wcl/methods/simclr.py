@@ -1,40 +1,40 @@
-"""SimCLR: instance discrimination alone (Chen et al., 2020), of small crops too."""
+"""SimCLR: instance discrimination (Chen et al., 2020, arXiv 2002.05709).
+
+L = L_NCE + λ·L_cNCE, where L_NCE is the NT-Xent loss of the two full views (Eq. 1 of the paper of
+WCL) and L_cNCE that of the small crops against the full views, if there are crops.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 from torch import Tensor
 
-from wcl.config import LossConfig
+from wcl.config.bounds import above, at_least
 from wcl.distributed.sharding import BatchShard
-from wcl.methods.method import Losses, Method, by_crop, gather_embeddings
-from wcl.models.encoder import Embeddings
+from wcl.methods.method import Losses, Method, weighted_sum
 from wcl.ops.losses import crop_nce, nt_xent
-from wcl.system.errors import InputError
+
+
+@dataclass
+class SimCLRSettings:
+    """Settings of SimCLR."""
+
+    temperature: Annotated[float, above(0)] = 0.1
+    """Temperature of the losses."""
+    cnce: Annotated[float, at_least(0)] = 1.0
+    """λ, the weight of the loss of the small crops."""
 
 
 class SimCLR(Method):
-    """L = L_NCE + λ·L_cNCE, the latter with crops."""
+    """Two views of an image attract each other and repel all other images of the batch."""
 
-    terms = ("nce", "cnce")
+    Settings: ClassVar[type[Any]] = SimCLRSettings
 
-    def __init__(self, config: LossConfig, crops: bool = False) -> None:
-        super().__init__(config, crops)
-        if "nce" not in self.weights:
-            raise InputError("--loss.nce: SimCLR is that loss, so it cannot be left out")
-
-    @property
-    def heads(self) -> tuple[str, ...]:
-        return ("g",)
-
-    def __call__(
-        self,
-        first: Embeddings,
-        second: Embeddings,
-        crops: Embeddings | None = None,
-        share: BatchShard | None = None,
-    ) -> Losses:
-        (z1, z2), own = gather_embeddings(share, first.z, second.z)
-        temperature = self.config.temperature
-        parts: dict[str, Tensor] = {"nce": nt_xent(z1, z2, temperature, own)}
-        if "cnce" in self.weights:
-            assert crops is not None and crops.z is not None
-            parts["cnce"] = crop_nce(by_crop(crops.z, len(first.h)), z1, z2, temperature, own)
-        return Losses(self.weighted(parts), parts)
+    def loss(self, out: dict[str, Tensor], targets: dict[str, Tensor], shard: BatchShard) -> Losses:
+        temperature, z = self.settings.temperature, out["g"]
+        z1, z2 = shard.gather_embeddings(z[0], z[1])
+        parts = {"nce": nt_xent(z1, z2, temperature, shard.own)}
+        if self.info.crops and self.settings.cnce:
+            parts["cnce"] = crop_nce(z[2:], z1, z2, temperature, shard.own)
+        weights = {"nce": 1.0, "cnce": self.settings.cnce}
+        return Losses(weighted_sum(parts, weights), parts, (z[0], z[1]))

@@ -1,106 +1,140 @@
 """WCL: instance discrimination and weakly supervised contrast (Zheng et al., 2021).
 
-L = L_NCE + λ·L_cNCE + β·L_swap + γ·L_cswap, the c-terms with small crops. The paper's ablation is
-settings: a weight of 0 leaves a term out and with it a head that has no other, and
-`loss.heads shared` puts all terms on one head.
+L = L_NCE + λ·L_cNCE + β·L_swap + γ·L_cswap, the c-terms with small crops. The weak labels of
+L_swap are the connected components of the batch's 1-nearest-neighbor graph (Eq. 5–7). The paper's
+ablation is a matter of settings: a weight of 0 leaves a term out, and with it a head that no
+other term uses; `loss.heads shared` puts all terms on one head.
 """
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from wcl.config import LossConfig
+from wcl.config.bounds import above, at_least
 from wcl.distributed.sharding import BatchShard
-from wcl.methods.method import Losses, Method, by_crop, gather_embeddings
-from wcl.models.encoder import Embeddings
+from wcl.methods.method import Losses, Method, weighted_sum
 from wcl.ops.losses import crop_nce, crop_swap, nt_xent, swap
 from wcl.ops.weak_labels import components, nearest_neighbors
 from wcl.system.errors import InputError
 
+Views = tuple[Tensor, Tensor, Tensor]  # the first view, the second, and the crops
+_INSTANCE, _WEAK, _CROPS = {"nce", "cnce"}, {"swap", "cswap"}, {"cnce", "cswap"}
+
+
+@dataclass
+class WCLSettings:
+    """Settings of WCL. The weights switch the terms on and off."""
+
+    temperature: Annotated[float, above(0)] = 0.1
+    """Temperature of every loss."""
+    nce: Annotated[float, at_least(0)] = 1.0
+    """Weight of instance discrimination, L_NCE."""
+    swap: Annotated[float, at_least(0)] = 0.5
+    """β, the weight of the swapped supervised contrastive loss, L_swap."""
+    cnce: Annotated[float, at_least(0)] = 1.0
+    """λ, the weight of instance discrimination of the small crops, L_cNCE."""
+    cswap: Annotated[float, at_least(0)] = 0.5
+    """γ, the weight of the swapped loss of the small crops, L_cswap."""
+    heads: Literal["two", "shared"] = "two"
+    """Whether the swapped losses have a projection head of their own, as in the paper, or share
+    the first."""
+    positives: Literal["mean", "sum"] = "mean"
+    """How an anchor's positives are combined: the authors' code averages, their Eq. 4 sums."""
+    key_gradient: bool = True
+    """Whether gradient flows through the keys of the swapped losses; in the authors' code it does
+    not."""
+    swapped: bool = True
+    """Whether each view learns from the weak labels of the other one, as in the paper, or from its
+    own."""
+    labels_from: Literal["v", "h"] = "v"
+    """Where the weak labels are found: in the embeddings that learn from them, as in the paper, or
+    in the features of the backbone."""
+
+    def weights(self, crops: int) -> dict[str, float]:
+        """Return the weights of the terms that are switched on."""
+        terms = {name: getattr(self, name) for name in ("nce", "cnce", "swap", "cswap")}
+        return {name: w for name, w in terms.items() if w and (crops or name not in _CROPS)}
+
 
 class WCL(Method):
-    """Up to four losses, by default those of instances and those of weak labels on a head each."""
+    """Up to four losses, by default on one head for instances and one for weak labels."""
 
-    terms = ("nce", "swap", "cnce", "cswap")
+    Settings: ClassVar[type[Any]] = WCLSettings
 
-    def __init__(self, config: LossConfig, crops: bool = False) -> None:
-        super().__init__(config, crops)
-        if not self.weights:
-            raise InputError("loss.nce, loss.swap and so on are all 0: nothing would be learned")
-        self._instance = [name for name in ("nce", "cnce") if name in self.weights]
-        self._weak = [name for name in ("swap", "cswap") if name in self.weights]
-
-    @property
-    def heads(self) -> tuple[str, ...]:
-        if self.config.heads == "shared" or not self._weak:
+    @classmethod
+    def heads(cls, settings: WCLSettings, crops: int) -> tuple[str, ...]:
+        weights = settings.weights(crops)
+        if not weights:
+            raise InputError("--loss.nce, --loss.swap …: all weights are 0; set one above 0")
+        if settings.heads == "shared" or not _WEAK & weights.keys():
             return ("g",)
-        return ("g", "phi") if self._instance else ("phi",)
+        return ("g", "phi") if _INSTANCE & weights.keys() else ("phi",)
 
-    def __call__(
-        self,
-        first: Embeddings,
-        second: Embeddings,
-        crops: Embeddings | None = None,
-        share: BatchShard | None = None,
-    ) -> Losses:
-        parts = self._instance_losses(first, second, crops, share) if self._instance else {}
+    def loss(self, out: dict[str, Tensor], targets: dict[str, Tensor], shard: BatchShard) -> Losses:
+        weights = self.settings.weights(self.info.crops)
+        views = {name: (rows[0], rows[1], rows[2:]) for name, rows in out.items()}
+        parts: dict[str, Tensor] = {}
         labels: tuple[Tensor, ...] = ()
-        if self._weak:
-            weak, labels = self._weak_losses(first, second, crops, share)
+        if _INSTANCE & weights.keys():
+            parts |= self._instance_losses(views["g"], weights, shard)
+        if _WEAK & weights.keys():
+            weak, labels = self._weak_losses(views, weights, shard)
             parts |= weak
-        return Losses(self.weighted(parts), parts, labels)
+        pair = views["g" if "g" in views else "phi"][:2]
+        return Losses(weighted_sum(parts, weights), parts, pair, labels)
 
     def _instance_losses(
-        self,
-        first: Embeddings,
-        second: Embeddings,
-        crops: Embeddings | None,
-        share: BatchShard | None,
+        self, z: Views, weights: dict[str, float], shard: BatchShard
     ) -> dict[str, Tensor]:
-        (z1, z2), own = gather_embeddings(share, first.z, second.z)
-        temperature = self.config.temperature
+        z1, z2 = shard.gather_embeddings(*z[:2])
+        temperature = self.settings.temperature
         parts = {}
-        if "nce" in self.weights:
-            parts["nce"] = nt_xent(z1, z2, temperature, own)
-        if "cnce" in self.weights:
-            assert crops is not None and crops.z is not None
-            parts["cnce"] = crop_nce(by_crop(crops.z, len(first.h)), z1, z2, temperature, own)
+        if "nce" in weights:
+            parts["nce"] = nt_xent(z1, z2, temperature, shard.own)
+        if "cnce" in weights:
+            parts["cnce"] = crop_nce(z[2], z1, z2, temperature, shard.own)
         return parts
 
     def _weak_losses(
-        self,
-        first: Embeddings,
-        second: Embeddings,
-        crops: Embeddings | None,
-        share: BatchShard | None,
+        self, views: dict[str, Views], weights: dict[str, float], shard: BatchShard
     ) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
-        config = self.config
-        shared = config.heads == "shared"
-        (v1, v2), own = gather_embeddings(
-            share, *(view.z if shared else view.v for view in (first, second))
-        )
+        settings = self.settings
+        v = views[self._weak_head]
+        v1, v2 = shard.gather_embeddings(*v[:2])
         w1, w2 = v1.detach(), v2.detach()
-        if config.labels_from == "h":
-            (w1, w2), _ = gather_embeddings(share, first.h.detach(), second.h.detach())
-        labels = self.weak_labels(w1, w2, share)
-        y1, y2 = labels if config.swapped else labels[::-1]  # the losses swap them
-        form = config.temperature, config.positives, config.key_gradient, own
+        if settings.labels_from == "h":
+            h1, h2, _ = views["h"]
+            w1, w2 = shard.gather_embeddings(h1.detach(), h2.detach())
+        labels = self.batch_labels(w1, w2, shard)
+        y1, y2 = labels if settings.swapped else labels[::-1]  # the losses swap them
+        form = settings.temperature, settings.positives, settings.key_gradient, shard.own
         parts = {}
-        if "swap" in self.weights:
+        if "swap" in weights:
             parts["swap"] = swap(v1, v2, y1, y2, *form)
-        if "cswap" in self.weights:
-            assert crops is not None
-            small = crops.z if shared else crops.v
-            assert small is not None
-            parts["cswap"] = crop_swap(by_crop(small, len(first.h)), v1, v2, y1, y2, *form)
+        if "cswap" in weights:
+            parts["cswap"] = crop_swap(v[2], v1, v2, y1, y2, *form)
         return parts, labels
 
-    def weak_labels(self, v1: Tensor, v2: Tensor, share: BatchShard | None) -> tuple[Tensor, ...]:
-        """Weak labels of all images in each view; every process finds the neighbors of its own.
+    @property
+    def _weak_head(self) -> str:
+        return "phi" if "phi" in self.encoder.heads else "g"
 
-        Not `wcl.weak_labels`: its check for NaN would make the host wait for the device in every
-        step. A non-finite embedding makes the loss non-finite, which stops the run.
+    def batch_labels(self, w1: Tensor, w2: Tensor, shard: BatchShard) -> tuple[Tensor, ...]:
+        """Find the weak labels of all images in each view from their embeddings (N, D).
+
+        Every process finds the neighbors of its own images. (Not `wcl.weak_labels`: its check for
+        NaN would make the host wait for the device in every step. A non-finite embedding makes
+        the loss non-finite, which stops the run.)
         """
-        if share is None or share.own is None:
-            return tuple(components(nearest_neighbors(v, v)) for v in (v1, v2))
-        own = [nearest_neighbors(v[share.own], v, share.own) for v in (v1, v2)]
-        return tuple(components(near) for near in share.gather(torch.stack(own, dim=1)).T)
+        if shard.own is None:
+            return tuple(components(nearest_neighbors(w, w)) for w in (w1, w2))
+        local = [nearest_neighbors(w[shard.own], w, shard.own) for w in (w1, w2)]
+        return tuple(components(near) for near in shard.gather(torch.stack(local, dim=1)).T)
+
+    def weak_labels(self, embeddings: dict[str, Tensor]) -> Tensor | None:
+        if not _WEAK & self.settings.weights(self.info.crops).keys():
+            return None
+        w = embeddings["h" if self.settings.labels_from == "h" else self._weak_head]
+        return components(nearest_neighbors(w, w))

@@ -1,91 +1,74 @@
-"""The views of a step: which there are, and their way through the network."""
+"""Several views of a batch through one network, and batches in micro-batches.
 
-import dataclasses
-from collections.abc import Callable
+A step's views are a list with one tensor (views, images, C, H, W) per view specification; its
+embeddings are a dict of tensors (views, images, …). Views are numbered through all
+specifications, images are the second axis everywhere.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from wcl.augment import ViewMaker
-from wcl.config import AugmentConfig, PretrainConfig
-from wcl.data.views import ViewSpec
-from wcl.models.encoder import Embeddings
 from wcl.ops.randomness import Integers
 
 
-def view_specs(config: PretrainConfig, channels: int, early: bool = False) -> list[ViewSpec]:
-    """The kinds of views that a step has: two full ones, and small crops if there are any.
+def embed_views(
+    network: Callable[[Tensor], dict[str, Tensor]], views: Sequence[Tensor]
+) -> dict[str, Tensor]:
+    """Embed all views; those of one image size go through the network in one pass.
 
     Args:
-        config: of the run.
-        channels: of the images.
-        early: for the epochs of milder augmentation.
+        network: (N, C, H, W) → dict of (N, …).
+        views: one (views, images, C, H, W) per specification.
+
+    Returns:
+        The network's dict, each entry (all views, images, …).
     """
-    crops, augment = config.crops, config.augment
-    if early:
-        augment = AugmentConfig(mean=augment.mean, std=augment.std)
-    kinds = [ViewSpec(ViewMaker(augment, config.image_size, channels), 2)]
-    if crops.count:
-        augment = dataclasses.replace(augment, scale=crops.scale)
-        kinds.append(ViewSpec(ViewMaker(augment, config.crop_size, channels), crops.count))
-    return kinds
-
-
-def cut_from(kinds: list[ViewSpec], crop_sources: Integers | None) -> list[ViewSpec]:
-    """The same with the small crops, which are last, cut from these images."""
-    if crop_sources is None:
-        return kinds
-    return [*kinds[:-1], dataclasses.replace(kinds[-1], crop_sources=crop_sources)]
-
-
-def embed_views(model: Callable[[Tensor], Embeddings], kinds: list[Tensor]) -> list[Embeddings]:
-    """Embeddings of each kind of view; kinds of one size go through the network together."""
     by_size: dict[torch.Size, list[int]] = {}
-    for number, views in enumerate(kinds):
-        by_size.setdefault(views.shape[1:], []).append(number)
-    found: dict[int, Embeddings] = {}
+    for number, group in enumerate(views):
+        by_size.setdefault(group.shape[2:], []).append(number)
+    found: dict[int, dict[str, Tensor]] = {}
     for numbers in by_size.values():
-        together = kinds[numbers[0]]
-        if len(numbers) > 1:
-            together = torch.cat([kinds[number] for number in numbers])
-        embeddings = model(together.contiguous(memory_format=torch.channels_last))
-        counts = [len(kinds[number]) for number in numbers]
-        parts = zip(
-            *([None] * len(counts) if e is None else e.split(counts) for e in embeddings),
-            strict=True,
-        )
-        found |= {number: Embeddings(*part) for number, part in zip(numbers, parts, strict=True)}
-    return [found[number] for number in range(len(kinds))]
+        rows = [views[number].flatten(0, 1) for number in numbers]
+        together = rows[0] if len(rows) == 1 else torch.cat(rows)
+        embeddings = network(together.contiguous(memory_format=torch.channels_last))
+        ends = list(accumulate(len(part) for part in rows))
+        for number, end, part in zip(numbers, ends, rows, strict=True):
+            shape = views[number].shape[:2]
+            found[number] = {
+                name: values[end - len(part) : end].unflatten(0, shape)
+                for name, values in embeddings.items()
+            }
+    parts = [found[number] for number in range(len(views))]
+    if len(parts) == 1:
+        return parts[0]
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def of_images(kinds: list[Tensor], images: int, rows: Integers) -> list[Tensor]:
-    """Of the views of so many images, or of their embeddings, those of some."""
-    if not images:
-        return kinds
-    at = torch.from_numpy(rows).to(kinds[0].device, non_blocking=True)
-    return [views.unflatten(0, (-1, images))[:, at].flatten(0, 1) for views in kinds]
+def select_views(views: Sequence[Tensor], start: int, stop: int) -> list[Tensor]:
+    """Return the views number `start` to `stop` − 1, still grouped by specification.
+
+    >>> two, four = torch.zeros(2, 5, 3, 8, 8), torch.zeros(4, 5, 3, 4, 4)
+    >>> [tuple(group.shape[:2]) for group in select_views([two, four], 1, 4)]
+    [(1, 5), (2, 5)]
+    """
+    chosen, first = [], 0
+    for group in views:
+        part = group[max(start - first, 0) : max(stop - first, 0)]
+        if len(part):
+            chosen.append(part)
+        first += len(group)
+    return chosen
 
 
-def join_images(pieces: list[list[Embeddings]], counts: list[int]) -> list[Embeddings]:
-    """The embeddings of each kind of view of all images, from those of `counts` images each."""
-
-    def together(parts: tuple[Tensor | None, ...]) -> Tensor | None:
-        columns = [
-            part.unflatten(0, (-1, count))
-            for part, count in zip(parts, counts, strict=True)
-            if part is not None and count
-        ]
-        return torch.cat(columns, dim=1).flatten(0, 1) if columns else parts[0]
-
-    joined = []
-    for kind in zip(*pieces, strict=True):
-        h, z, v = (together(parts) for parts in zip(*kind, strict=True))
-        assert h is not None
-        joined.append(Embeddings(h, z, v))
-    return joined
+def select_images(tensors: Sequence[Tensor], rows: Integers) -> list[Tensor]:
+    """Return some images, by their rows, of tensors (views, images, …)."""
+    at = torch.from_numpy(rows).to(tensors[0].device, non_blocking=True)
+    return [tensor[:, at] for tensor in tensors]
 
 
-def halves(both: Embeddings) -> tuple[Embeddings, Embeddings]:
-    """The embeddings of the first view and of the second, which went through together."""
-    first, second = zip(*((None, None) if e is None else e.chunk(2) for e in both), strict=True)
-    return Embeddings(*first), Embeddings(*second)
+def concat_images(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Concatenate embeddings (views, images, …) of micro-batches along their images."""
+    return {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}

@@ -68,7 +68,8 @@ class ResultStore:
             # Without defaults, so that settings added later do not change the name.
             if value != defaults[name] and name not in _IRRELEVANT
         }
-        name = f"{run.recipe}-{config.method}-{_hash(changed)}-seed{seed}"
+        method = config.method.rpartition(":")[2]  # of package.module:Class
+        name = f"{run.recipe}-{method}-{_hash(changed)}-seed{seed}"
         return self.folder / "runs" / name
 
     def result_file(self, cell: Cell, seed: int) -> Path:
@@ -105,7 +106,7 @@ class ResultStore:
         return True
 
     def _train(self, run: Run, seed: int) -> bool:
-        from wcl.training import loop as train
+        from wcl.apps import pretrain
 
         folder = RunFolder(self.run_folder(run, seed))
         config = settings_of(run, seed, self.sources[run.data], self.config)
@@ -113,7 +114,7 @@ class ResultStore:
         if _is_finished(folder.encoder, config.epochs):
             _check_settings(folder, config)
             return True
-        return train.run(config, folder.config.exists(), _recipe_of(run), part_of_more=True)
+        return pretrain.run(config, folder.config.exists(), _recipe_of(run), quiet=True)
 
     def _measure(self, cell: Cell, seed: int) -> tuple[dict[str, float], dict[str, Any]]:
         run, measure = self.run_folder(cell.run, seed), cell.measure
@@ -209,7 +210,8 @@ def _is_finished(encoder: Path, epochs: int) -> bool:
 
 def _check_settings(folder: RunFolder, config: PretrainConfig) -> None:
     """Raise InputError if a finished run was trained with other settings."""
-    from wcl.training.checkpoint import must_match, read_config
+    from wcl.config.run_config import read_config
+    from wcl.training.checkpoint import must_match
 
     try:
         must_match(config, read_config(folder.config), folder.config)

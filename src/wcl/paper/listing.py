@@ -132,7 +132,7 @@ def _seconds_per_image(settings: PretrainConfig, data: str, scale: str) -> float
 
 def _seconds_per_step(settings: PretrainConfig, images: int, data: str, out: Path) -> float:
     """Return the median over two epochs of two steps, without the first step, which is slow."""
-    from wcl.training import loop as train
+    from wcl.apps import pretrain
 
     timed = dataclasses.replace(
         settings,
@@ -145,7 +145,7 @@ def _seconds_per_step(settings: PretrainConfig, images: int, data: str, out: Pat
         limit=2 * images,
         log=LogConfig(every=1, health=0, tensorboard=False),
     )
-    if not train.run(timed):  # stopped, and with it the listing
+    if not pretrain.run(timed):  # stopped, and with it the listing
         raise KeyboardInterrupt
     lines = read_metrics(RunFolder(out).metrics)
     steps = [line for line in lines if line["kind"] == "step"]

@@ -21,7 +21,7 @@ from wcl.report.pictures import (
     random_rows,
     view_rows,
 )
-from wcl.report.weak_labels import learns_from_groups, weak_labels_of
+from wcl.report.weak_labels import weak_labels_of
 from wcl.system.errors import RunError
 
 _MAX_BATCH = 512
@@ -98,7 +98,7 @@ def batch_groups(
     if len(rows) < 2:
         raise RunError("too few images can be read for a batch")
     with torch.no_grad():
-        views = batch.views[0].to(encoder.device)
+        views = batch.views[0][0].to(encoder.device)
         features = torch.cat([encoder.backbone(part).float().cpu() for part in views.split(256)])
     labels = weak_labels_of(encoder, features, config)
     if labels is None:
@@ -115,8 +115,6 @@ def batch_groups(
         summary += f" {float(quality['purity']):.0%} of the images belong to the main class of "
         summary += f"their group, and {float(quality['collision_rate']):.0%} of the negative pairs "
         summary += "are in fact of the same class."
-    if not learns_from_groups(config):
-        summary += " This method does not learn from groups; they follow from its embeddings."
     return BatchGroups(summary, _group_rows(images, notable(groups)), classes is not None)
 
 

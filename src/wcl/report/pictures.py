@@ -1,6 +1,5 @@
 """Rows of pictures: images with their nearest neighbors, and with their augmented views."""
 
-import dataclasses
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,11 +11,11 @@ from wcl.data import with_channels
 from wcl.data.loader import Batch, views_of
 from wcl.data.views import ViewSpec
 from wcl.models.encoder import Encoder
-from wcl.models.multiview import view_specs
 from wcl.neighbors import nearest
 from wcl.ops.randomness import Integers
 from wcl.report.images import EncodedImages, ReportImages
 from wcl.report.thumbnails import data_uri
+from wcl.training.views import view_specs
 
 MAX_PICTURES = 12
 """In one row."""
@@ -85,7 +84,7 @@ def view_rows(encoder: Encoder, images: ReportImages, config: PretrainConfig) ->
             alt = f"{'small crop' if is_crop else 'view'} of {images.name(row)}"
             pictures += [
                 Picture(data_uri(view, images.side), alt, "crop" if is_crop else "")
-                for view in spec.maker.to_pixels(views[number :: len(batch.index)])
+                for view in spec.maker.to_pixels(views[:, number])
             ]
         found.append(PictureRow(pictures))
     return found
@@ -99,8 +98,8 @@ def make_views(
     Small crops are left out if only one full view is wanted.
     """
     source = with_channels(images.source, encoder.description.channels)
-    full, *crops = view_specs(config, source.channels)
-    specs = [dataclasses.replace(full, count=count), *(crops if count > 1 else [])]
+    specs = view_specs(config, source.channels, count=count)
+    specs = specs if count > 1 else specs[:1]
     return views_of(source, rows, specs, config.seed), specs
 
 

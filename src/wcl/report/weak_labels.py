@@ -1,20 +1,18 @@
 """The weak labels that the method of a run finds."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from wcl.config import PretrainConfig
-from wcl.methods import build_method
+from wcl.methods import RunInfo, find_method
 from wcl.models.encoder import Encoder
-from wcl.ops.weak_labels import weak_labels
 
 
 @torch.no_grad()
 def weak_labels_of(
     encoder: Encoder, features: Tensor, config: PretrainConfig | None
 ) -> Tensor | None:
-    """Return (N,) weak labels of N images in one view; None if the run has none.
+    """Return (N,) weak labels of N images in one view; None if the method has none.
 
     Args:
         encoder: of the run.
@@ -23,12 +21,8 @@ def weak_labels_of(
     """
     if config is None:
         return None
-    head = encoder.phi if encoder.phi is not None else encoder.g
-    if head is None or config.loss.labels_from == "h":
-        return weak_labels(F.normalize(features, dim=1))
-    return weak_labels(head(features.to(encoder.device)).float().cpu())
-
-
-def learns_from_groups(config: PretrainConfig) -> bool:
-    """Return whether the method of a run learns from weak labels."""
-    return build_method(config.method, config.loss, config.crops.count > 0).learns_from_groups
+    info = RunInfo(len(features), config.batch_size, 1, config.crops.count)
+    method = find_method(config.method)(encoder, config.loss, info)
+    h = features.to(encoder.device)
+    projections = {name: head(h).float().cpu() for name, head in encoder.heads.items()}
+    return method.weak_labels({"h": features, **projections})

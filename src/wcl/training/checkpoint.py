@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import torch
-import yaml
 
 from wcl.config import PretrainConfig, flat
-from wcl.system.errors import YAML_VALUE_ERRORS, InputError, RunError
-from wcl.system.files import atomic_write, fsync
+from wcl.config.run_config import plain_values, write_config
+from wcl.system.errors import InputError, RunError
+from wcl.system.files import fsync
 from wcl.system.paths import one_line
 from wcl.system.progress import console
 from wcl.system.run_folder import RunFolder, previous_checkpoint
 
-_FORMAT = 3
+_FORMAT = 4
 # A checkpoint ends with this word and the SHA-256 of all that is before it; torch reads over it.
 _SEAL = b"wcl sha256 "
 _SEAL_LENGTH = len(_SEAL) + hashlib.sha256().digest_size
@@ -40,8 +40,8 @@ _PARTS = {
     "step": int,
     "data": str,
     "monitor": dict,
-    "neighborhood": dict,
-    "encoder": dict,
+    "neighbor_crops": dict,
+    "method": dict,
     "optimizer": dict,
     "precision": dict,
     "random": dict,
@@ -73,26 +73,6 @@ def must_match(config: PretrainConfig, saved: dict[str, Any], path: Path) -> Non
         )
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """The settings that a run wrote down, unchecked.
-
-    Raises:
-        InputError: they are not there, or no settings.
-    """
-    try:
-        settings = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError, *YAML_VALUE_ERRORS) as error:
-        raise InputError(f"{path}: cannot be read ({one_line(str(error))})") from error
-    if not isinstance(settings, dict):
-        raise InputError(f"{path}: has no settings of a run")
-    return settings
-
-
-def write_config(config: PretrainConfig, path: Path) -> None:
-    with atomic_write(path) as unfinished, unfinished.open("w") as file:
-        yaml.safe_dump(_plain(asdict(config)), file, sort_keys=False, allow_unicode=True)
-
-
 def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -> None:
     """Write a checkpoint whole or not at all, and keep the one before it.
 
@@ -105,7 +85,7 @@ def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -
     try:
         with unfinished.open("wb") as file:
             sealed = _Sealed(file)
-            content = {"format": _FORMAT, "config": _plain(asdict(config)), **state}
+            content = {"format": _FORMAT, "config": plain_values(asdict(config)), **state}
             torch.save(content, cast(BinaryIO, sealed))
             sealed.finish()
             file.flush()
@@ -116,8 +96,8 @@ def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -
         fsync(path.parent)
     except OSError as error:
         raise RunError(
-            f"{path}: the checkpoint could not be saved ({error.strerror}); {what_is_left(path)}; "
-            "when that is mended, go on with --resume"
+            f"{path}: the checkpoint could not be saved ({error.strerror}); "
+            f"{checkpoint_status(path)}; fix this, then continue with --resume"
         ) from error
     finally:
         with suppress(OSError):
@@ -154,8 +134,8 @@ class _Sealed:
         self._file.write(_SEAL + self._digest.digest())
 
 
-def what_is_left(path: Path) -> str:
-    """After a failure: whether there is a checkpoint to go on from, in words."""
+def checkpoint_status(path: Path) -> str:
+    """Return, for a message after a failure, whether there is a checkpoint to continue from."""
     intact = any(map(_is_whole, (path, previous_checkpoint(path))))
     return "the last good checkpoint is intact" if intact else "there is no good checkpoint"
 
@@ -236,22 +216,10 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _differences(saved: dict[str, Any], config: PretrainConfig) -> list[tuple[str, Any, Any]]:
     # A run of an older version had what is the default of settings that it did not know.
-    defaults, new = (flat(_plain(asdict(settings))) for settings in (config.defaults(), config))
+    defaults, new = (flat(plain_values(asdict(one))) for one in (config.defaults(), config))
     old = defaults | flat(saved)
     return [
         (name, old.get(name), new.get(name))
         for name in sorted({*old, *new})
         if old.get(name) != new.get(name) and not {name, name.split(".")[0]} & _FREE_ON_RESUME
     ]
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Tuples as lists, so that what is written equals what is read back."""
-    return {
-        name: _plain(value)
-        if isinstance(value, dict)
-        else list(value)
-        if isinstance(value, tuple)
-        else value
-        for name, value in values.items()
-    }

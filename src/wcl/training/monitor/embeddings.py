@@ -8,7 +8,6 @@ from torch import Tensor
 
 from wcl.config import PretrainConfig
 from wcl.distributed.sharding import BatchShard
-from wcl.models.encoder import Embeddings
 from wcl.ops import diagnostics as health
 from wcl.training.step import Step
 
@@ -22,10 +21,12 @@ class LastEmbeddings:
         self._before = steps_per_epoch - math.ceil(self._count / config.batch_size)
         self._parts: list[tuple[Tensor, ...]] = []
 
-    def add(self, in_epoch: int, taken: Step, share: BatchShard) -> None:
-        """Keep those of a step, if it is one of the last; `in_epoch` is its number, from 1."""
+    def add(self, in_epoch: int, taken: Step, shard: BatchShard) -> None:
+        """Keep those of a step, counted from 1 in its epoch, if it is one of the last."""
         if in_epoch > self._before:
-            self._parts.append(share.gather_all(*_sample(taken.first, taken.second)))
+            z1, z2 = taken.losses.pair
+            columns = taken.features, z1.detach(), z2.detach()
+            self._parts.append(shard.gather_embeddings(*columns))
 
     def health(self) -> dict[str, float]:
         """Figures that need no labels."""
@@ -50,10 +51,3 @@ class LastEmbeddings:
 
     def resume(self, state: dict[str, Any], device: torch.device) -> None:
         self._parts = [tuple(t.to(device) for t in part) for part in state["recent"]]
-
-
-def _sample(first: Embeddings, second: Embeddings) -> tuple[Tensor, ...]:
-    """Features, and the projections of both views (of the weak-label head where g is left out)."""
-    z1, z2 = (first.z, second.z) if first.z is not None else (first.v, second.v)
-    assert z1 is not None and z2 is not None
-    return first.h.detach(), z1.detach(), z2.detach()

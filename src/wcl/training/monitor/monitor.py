@@ -99,7 +99,7 @@ class Monitor:
         step: int,
         lr: float,
         taken: Step,
-        share: BatchShard,
+        shard: BatchShard,
         classes: Tensor | None,
     ) -> None:
         """Record a step that has been taken.
@@ -108,27 +108,28 @@ class Monitor:
             step: its number, from 1.
             rate: its learning rate.
             taken: what it found for the images of this process.
-            share: these among those of all.
+            shard: where the local images are in the batch.
             classes: of all images of the source, where they are known.
 
         Raises:
             NotFinite: a loss or a gradient since the last time that they were read.
         """
-        self._stopwatch.passed(len(share))
+        self._stopwatch.passed(len(shard))
         losses = taken.losses
-        self._means.add_step(step, losses, taken.gradient)
+        self._means.add_step(step, losses, taken.gradient_norm)
         in_epoch = (step - 1) % self._steps_per_epoch + 1
-        self._embeddings.add(in_epoch, taken, share)
+        self._embeddings.add(in_epoch, taken, shard)
         self._terminal.moved_on(step, (step - 1) // self._steps_per_epoch + 1)
         line_due = step % self._config.log.every == 0 or in_epoch == self._steps_per_epoch
         alone_on_cpu = losses.total.device.type == "cpu" and self._world.size == 1
         if line_due or alone_on_cpu:
             latest = self._means.read()
         if line_due:
-            known = None if classes is None else classes[share.rows]
-            weak = self._weak_labels(losses, known)
-            self._means.add(weak)
-            self._write_step(step, lr, latest | weak)
+            known = None if classes is None else classes[shard.image_index]
+            found = self._weak_labels(losses, known)
+            found |= {name: float(value) for name, value in losses.diagnostics.items()}
+            self._means.add(found)
+            self._write_step(step, lr, latest | found)
 
     def _weak_labels(self, losses: Losses, classes: Tensor | None) -> dict[str, float]:
         if not losses.weak_labels:

@@ -48,5 +48,5 @@ class Stopwatch:
         self._images = state["images"]
 
 
-def _speed(seconds: float, timeout_minutes: float, images: int) -> dict[str, float]:
-    return {"images_per_second": images / seconds, "data_wait": timeout_minutes / seconds}
+def _speed(seconds: float, waited: float, images: int) -> dict[str, float]:
+    return {"images_per_second": images / seconds, "data_wait": waited / seconds}

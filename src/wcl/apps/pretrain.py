@@ -1,0 +1,53 @@
+"""`wcl pretrain`: training together with its measurements and pictures."""
+
+from pathlib import Path
+from typing import Any
+
+from wcl.apps.views import write_neighbors
+from wcl.config import PretrainConfig
+from wcl.config.layering import default_recipe, settings
+from wcl.data import Source
+from wcl.evaluation.callback import KnnCallback
+from wcl.methods import method_settings
+from wcl.system.run_folder import RunFolder
+from wcl.training import loop
+from wcl.training.setup import TrainingSetup
+
+
+def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
+    """Pretrain an encoder, as `wcl pretrain` does, and return the run folder.
+
+    Args:
+        recipe: name of a recipe; by default the one named like the data, or `folder`.
+        resume: whether to continue the run in `out` from its last checkpoint.
+        changes: settings by name; those of a group as a dict or with a double underscore:
+            `data="photos", out="runs/a", optim={"lr": 0.1}, model__backbone="resnet50"`.
+
+    Raises:
+        KeyboardInterrupt: a signal stopped the run after a step; continue with `resume=True`.
+    """
+    recipe = recipe or ("" if resume else default_recipe(str(changes.get("data", ""))))
+    config = settings(recipe, changes, method_settings, resume)
+    if not run(config, resume, recipe):
+        raise KeyboardInterrupt
+    return RunFolder(config.out).path
+
+
+def run(
+    config: PretrainConfig, resume: bool = False, recipe: str = "", quiet: bool = False
+) -> bool:
+    """Train with k-NN evaluation and pictures of neighbors; see `wcl.training.loop.run`."""
+    return loop.run(config, resume, recipe, (KnnCallback(config), NeighborSheet()), quiet)
+
+
+class NeighborSheet:
+    """Write a picture of some images and their current neighbors after every epoch."""
+
+    def check(self, source: Source) -> None:
+        pass
+
+    def __call__(self, setup: TrainingSetup, epoch: int) -> dict[str, float]:
+        crops = setup.neighbor_crops
+        if crops is not None and crops.table is not None:
+            write_neighbors(setup.folder.neighbors, setup.source, crops.table, setup.config.seed)
+        return {}

@@ -1,0 +1,45 @@
+"""The settings of a run as its folder keeps them: config.yaml."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from wcl.config.pretraining import PretrainConfig
+from wcl.system.errors import InputError
+from wcl.system.files import atomic_write
+from wcl.system.paths import one_line
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read the settings of a run, unchecked.
+
+    Raises:
+        InputError: the file cannot be read, or holds no settings.
+    """
+    try:
+        settings = yaml.safe_load(path.read_text())
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: cannot be read ({one_line(str(error))})") from error
+    if not isinstance(settings, dict):
+        raise InputError(f"{path}: holds no settings of a run")
+    return settings
+
+
+def write_config(config: PretrainConfig, path: Path) -> None:
+    """Write the settings of a run, atomically."""
+    with atomic_write(path) as unfinished, unfinished.open("w") as file:
+        yaml.safe_dump(plain_values(asdict(config)), file, sort_keys=False, allow_unicode=True)
+
+
+def plain_values(values: dict[str, Any]) -> dict[str, Any]:
+    """Convert tuples to lists, so that what is written equals what is read back."""
+    return {
+        name: plain_values(value)
+        if isinstance(value, dict)
+        else list(value)
+        if isinstance(value, tuple)
+        else value
+        for name, value in values.items()
+    }

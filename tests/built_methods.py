@@ -1,0 +1,50 @@
+"""Methods on a small encoder, and embeddings to call their losses with."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wcl.config import ModelConfig
+from wcl.distributed.sharding import BatchShard, BatchSharding
+from wcl.methods import Losses, Method, RunInfo, find_method
+from wcl.models.description import Description
+from wcl.models.encoder import Encoder
+
+CPU = torch.device("cpu")
+DIM = 5
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def small_encoder(heads: tuple[str, ...]) -> Encoder:
+    torch.manual_seed(0)
+    model = ModelConfig("resnet_small", "cifar", head_hidden_dim=16, head_out_dim=DIM)
+    return Encoder(Description(model, heads, 3, 8, (0.5,) * 3, (0.5,) * 3))
+
+
+def build(name: str, crops: int = 0, batch_size: int = 9, **settings: Any) -> Method:
+    found = find_method(name)
+    chosen = found.Settings(**settings)
+    encoder = small_encoder(found.heads(chosen, crops))
+    return found(encoder, chosen, RunInfo(64, batch_size, 4, crops))
+
+
+def whole(images: int) -> BatchShard:
+    """A batch of one process."""
+    every = np.arange(images)
+    return BatchSharding(images).shard(every, every, CPU)
+
+
+def embeddings(method: Method, seed: int = 0, images: int = 9) -> dict[str, Tensor]:
+    """Random embeddings of two views and the method's crops."""
+    views = 2 + method.info.crops
+    names = ["h", *method.encoder.heads]
+    return {name: normal(seed + n, views, images, DIM) for n, name in enumerate(names)}
+
+
+def losses_of(method: Method, out: dict[str, Tensor]) -> Losses:
+    return method.loss(out, {}, whole(out["h"].shape[1]))
