@@ -28,7 +28,7 @@ from checkpoints import CONFIG, save, state
 from images import encoded, photo_folder, picture
 from runs import tiny_run
 from wcl.config.layering import settings
-from wcl.data import kept_index, open_source
+from wcl.data import index_cache, open_source
 from wcl.data.decode import UnreadableImage
 from wcl.methods import method_settings
 from wcl.system.errors import InputError
@@ -117,11 +117,11 @@ def test_a_kept_index_is_not_unpickled(
     trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    kept_index.save("folder", b"key", {"names": np.array([1])})
+    index_cache.save("folder", b"key", {"names": np.array([1])})
     (file,) = tmp_path.rglob("*.npz")
-    assert kept_index.load("folder", b"key", dict) is not None
+    assert index_cache.load("folder", b"key", dict) is not None
     np.savez(file, names=np.array([trap], dtype=object))
-    assert kept_index.load("folder", b"key", dict) is None
+    assert index_cache.load("folder", b"key", dict) is None
 
 
 def test_cifars_files_are_opened_only_if_they_are_the_published_ones(

@@ -26,7 +26,7 @@ class Squares(Dataset[Tensor]):
 def test_results_come_in_order_and_through_shared_memory_only_if_there_is_enough(
     count: int, enough: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "_ENOUGH_SHARED", enough)
+    monkeypatch.setattr(workers, "_MIN_SHARED_MEMORY", enough)
     squares: Workers[int, Tensor] = Workers("some", Squares(), count)
     for tasks in ([3, 1, 2], [5, 4]):
         results = list(squares.done(tasks))
@@ -49,7 +49,7 @@ def test_no_room_for_the_processes_locks_is_told(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(workers, "Lock", lock)
     with pytest.raises(
-        WorkerLost, match=r"some: .*/dev/shm is full: try fewer --num_workers, or 0"
+        WorkerLost, match=r"some: .*/dev/shm is full; try fewer --num_workers, or 0"
     ):
         list(Workers[int, Tensor]("some", Squares(), 1).done([1]))
     assert [

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from images import encoded, picture
-from wcl.data import kept_index, open_source
+from wcl.data import index_cache, open_source
 from wcl.data.folder import FolderSource
 from wcl.data.packed_names import PackedNames
 
@@ -27,8 +27,8 @@ TREE = ("a/1.png", "a/2.png", "a/deep/er/3.png", "b/1.png", "b/2.PNG", "b/notes.
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own, in which also the smallest and newest index is kept."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(kept_index, "WORTH_KEEPING", 1)
-    monkeypatch.setattr(kept_index, "now", lambda: time.time_ns() + MINUTE * 10**9)
+    monkeypatch.setattr(index_cache, "MIN_IMAGES", 1)
+    monkeypatch.setattr(index_cache, "now", lambda: time.time_ns() + MINUTE * 10**9)
     return tmp_path / "cache" / "wcl" / "index"
 
 
@@ -199,7 +199,7 @@ def test_small_folders_leave_nothing_and_no_folder_is_written_to(
     assert sorted(root.rglob("*")) == before
     assert list(cache.iterdir())
     shutil.rmtree(cache)
-    monkeypatch.setattr(kept_index, "WORTH_KEEPING", 6)
+    monkeypatch.setattr(index_cache, "MIN_IMAGES", 6)
     opened(root)
     assert not cache.exists()
 
@@ -232,6 +232,12 @@ def test_the_order_is_that_of_the_whole_paths(tmp_path: Path) -> None:
     )
     root = tree(tmp_path / "data", tuple(names.split()))
     assert opened(root) == opened(root) == sorted(names.split())
+
+
+def test_a_link_back_to_the_folder_adds_no_images(tmp_path: Path) -> None:
+    root = tree(tmp_path / "images")
+    (root / "data").symlink_to(root)
+    assert opened(root) == there(root)
 
 
 def test_parquet_files_deeper_down_are_no_images(tmp_path: Path) -> None:

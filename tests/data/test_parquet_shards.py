@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from images import encoded, picture
-from wcl.data import Source, kept_index, open_source, row_groups
+from wcl.data import Source, index_cache, open_source, row_groups
 from wcl.data.decode import UnreadableImage, whole_pixels
 from wcl.system.errors import InputError
 
@@ -26,16 +26,16 @@ TICK = 0.02  # longer than between two times that a file system tells apart
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own, in which also the smallest and newest index is kept."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(kept_index, "WORTH_KEEPING", 1)
-    monkeypatch.setattr(kept_index, "now", lambda: time.time_ns() + MINUTE * 10**9)
+    monkeypatch.setattr(index_cache, "MIN_IMAGES", 1)
+    monkeypatch.setattr(index_cache, "now", lambda: time.time_ns() + MINUTE * 10**9)
     return tmp_path / "cache" / "wcl" / "index"
 
 
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the row group last used is kept, and two footers."""
-    monkeypatch.setattr(row_groups, "_RECENT", 1)
-    monkeypatch.setattr(row_groups, "_FOOTERS", 2)
+    monkeypatch.setattr(row_groups, "_MAX_CACHED", 1)
+    monkeypatch.setattr(row_groups, "_MAX_FOOTERS", 2)
 
 
 def shard(path: Path, numbers: range, group: int = 3, **others: Any) -> Path:
@@ -181,11 +181,11 @@ def test_large_row_groups_are_held_in_memory_if_they_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = shards(tmp_path / "data")
-    monkeypatch.setattr(row_groups, "_LARGE", 1)
-    monkeypatch.setattr(row_groups, "_RECENT", 1)
+    monkeypatch.setattr(row_groups, "_LARGE_GROUP", 1)
+    monkeypatch.setattr(row_groups, "_MAX_CACHED", 1)
     held = open_source(str(root))
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(row_groups, "_HELD", 1)
+    monkeypatch.setattr(row_groups, "_MAX_IN_MEMORY", 1)
     read_each_time = open_source(str(root))
     assert "smaller" in capsys.readouterr().err
     assert is_picture(read_each_time, 5, 5)
@@ -200,10 +200,10 @@ def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
     root = shards(tmp_path / "data")
     table = pq.read_table(root / "train-0.parquet")
     pq.write_table(table.drop_columns("label"), root / "train-3.parquet")
-    with pytest.raises(InputError, match=r"train-3\.parquet: has no column label"):
+    with pytest.raises(InputError, match=r"train-3\.parquet: no column label"):
         open_source(str(root))
     pq.write_table(table.rename_columns(["photo", "label"]), root / "train-3.parquet")
-    with pytest.raises(InputError, match=r"train-3\.parquet: its images are not in .* image"):
+    with pytest.raises(InputError, match=r"train-3\.parquet: no images in the column image"):
         open_source(str(root))
 
 

@@ -232,7 +232,7 @@ def test_cifar_needs_no_home_where_its_folder_is_told(
 
     monkeypatch.setattr(Path, "home", no_home)
     monkeypatch.delenv("WCL_DATA", raising=False)
-    with pytest.raises(InputError, match=r"cifar10: you have no home folder.*WCL_DATA"):
+    with pytest.raises(InputError, match=r"cifar10: .*no home folder.*WCL_DATA"):
         open_source("cifar10")
     monkeypatch.setenv("WCL_DATA", str(tmp_path))
     fake_cifar(tmp_path, monkeypatch)
@@ -393,7 +393,7 @@ def test_what_is_no_file_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("labels", [[0, 2**62], [0, 5_000_000]])
 def test_a_label_that_is_no_class_number_is_refused(labels: list[int], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no number of a class"):
+    with pytest.raises(InputError, match="too large for a class number"):
         open_source(str(write_parquet(tmp_path / "x.parquet", small_pngs(2), labels)))
 
 

@@ -159,7 +159,7 @@ def test_only_files_of_the_kit_are_read(
     (year / "ImageSets" / "Main" / "trainval.txt").write_text(f"1\n{name}\n2\n")
     source = open_source(str(kit))
     assert [Path(source.where(row)).stem for row in range(len(source))] == ["1", "2"]
-    assert "1 of 3 images of trainval.txt have no annotation" in capsys.readouterr().err
+    assert "1 of 3 images of trainval.txt are left out" in capsys.readouterr().err
     train, test = open_splits(str(kit))
     assert (len(train), len(test)) == (1, 1)  # for want of a list of test images
 

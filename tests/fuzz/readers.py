@@ -22,7 +22,15 @@ from voc_kit import annotation
 from wcl.config import ModelConfig
 from wcl.config.layering import recipe_file, recipe_names, settings
 from wcl.data.cifar import cifar
-from wcl.data.decode import UnreadableImage, center_crop, cut_views, open_image
+from wcl.data.decode import (
+    UnreadableImage,
+    center_crop,
+    cut_boxes,
+    open_image,
+    reduced,
+    reduction,
+    upright_size,
+)
 from wcl.data.parquet import ParquetSource
 from wcl.data.voc import VocSource
 from wcl.methods import method_settings
@@ -53,7 +61,9 @@ def read_image(path: Path) -> None:
     """As evaluation does, and as training does, both from bytes and from the file."""
     center_crop(open_image(path), 32)
     content = path.read_bytes()
-    cut_views(open_image(content), lambda h, w: np.array([[0, 0, h, w]]), [16], channels=1)
+    image = open_image(content)
+    boxes = np.array([[0, 0, *upright_size(image)]])
+    cut_boxes(reduced(image, reduction(boxes, [16]), channels=1), boxes, [16])
 
 
 def pictures(kind: str, modes: tuple[str, ...] = ("RGB", "L")) -> Callable[[], list[bytes]]:

@@ -1,10 +1,10 @@
-"""Where images come from: `open_source` takes what a user writes after `--data`."""
+"""Image sources, opened by the value of `--data`."""
 
 from pathlib import Path
 from typing import Literal
 
 from wcl.data.cifar import cifar
-from wcl.data.embedded import digits
+from wcl.data.digits import digits
 from wcl.data.folder import FolderSource
 from wcl.data.folder_index import FolderIndex
 from wcl.data.huggingface import hugging_face
@@ -43,13 +43,13 @@ _TEST_NAMES = ("test", "val", "valid", "validation")
 
 
 def open_source(spec: str) -> Source:
-    """The images to pretrain on: the training split if the data have one, else all of them.
+    """Open the images to pretrain on: the training split, or all images if there are no splits.
 
     Args:
         spec: digits, cifar10, cifar100, a folder (also VOC's), a parquet file or folder, hf:NAME.
 
     Raises:
-        InputError: there is no such thing, or nothing in it.
+        InputError: there are no such data, or no images in them.
     """
     source = _open(spec, "train")
     if source is None:
@@ -58,11 +58,11 @@ def open_source(spec: str) -> Source:
 
 
 def open_splits(spec: str, test_spec: str = "") -> tuple[Source, Source]:
-    """(train, test) to evaluate on; a fifth is held out if there is no test split.
+    """Open (train, test) to evaluate on; without a test split a fifth is held out.
 
     Args:
         spec: as for `open_source`.
-        test_spec: where the test images are, if not in the test split of `spec`.
+        test_spec: source of the test images, if not the test split of `spec`.
     """
     if test_spec:
         return open_source(spec), _open(test_spec, "test") or open_source(test_spec)
@@ -71,10 +71,10 @@ def open_splits(spec: str, test_spec: str = "") -> tuple[Source, Source]:
 
 
 def open_split(spec: str, split: Literal["train", "test", "all"]) -> list[Source]:
-    """The training split (of data without splits, everything), the test split, or both.
+    """Open the training split (all images if there are no splits), the test split, or both.
 
     Raises:
-        InputError: there is no such thing, or it has no such split.
+        InputError: there are no such data, or no such split.
     """
     names = ("train", "test") if split == "all" else (split,)
     found = [source for name in names if (source := _open(spec, name)) is not None]
@@ -84,14 +84,14 @@ def open_split(spec: str, split: Literal["train", "test", "all"]) -> list[Source
 
 
 def absolute(spec: str) -> str:
-    """The same source, named so that it is found from any folder."""
+    """Return a spec that opens the same source from any folder."""
     path = expanded(spec)
     named = spec in _NAMES or spec.startswith("hf:") or not path.exists()
     return spec if named else str(path.absolute())
 
 
 def _open(spec: str, split: str) -> Source | None:
-    """One split, "train" or "test"; data without splits are all "train"."""
+    """Open one split, "train" or "test"; data without splits are all "train"."""
     if spec == "digits":
         return digits(split)
     if spec in ("cifar10", "cifar100"):

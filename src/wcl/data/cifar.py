@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 through torchvision, downloaded on first use and checked."""
+"""CIFAR-10 and CIFAR-100 through torchvision, downloaded on first use."""
 
 import os
 import sys
@@ -11,12 +11,12 @@ from wcl.system.errors import InputError
 
 
 def cifar(name: str, split: str) -> Source:
-    """`cifar10` or `cifar100`, kept in the folder WCL_DATA or in ~/.cache/wcl.
+    """Open `cifar10` or `cifar100` in the folder WCL_DATA or ~/.cache/wcl.
 
-    torchvision compares the files with their published MD5 sums before it reads them.
+    torchvision checks the published MD5 sums of the files before it reads them.
 
     Raises:
-        InputError: they are not there and cannot be downloaded, or are damaged.
+        InputError: the files are missing or damaged and cannot be downloaded.
     """
     from torchvision.datasets import CIFAR10, CIFAR100
 
@@ -25,7 +25,7 @@ def cifar(name: str, split: str) -> Source:
     train = split != "test"
     try:
         data = kind(root, train, download=False)
-    except RuntimeError:  # not there, or not what was published
+    except RuntimeError:  # missing, or the sums differ
         print(f"downloading {name} to {root}", file=sys.stderr)
         try:
             data = kind(root, train, download=True)
@@ -45,5 +45,5 @@ def _root(name: str) -> Path:
         return Path.home() / ".cache" / "wcl"
     except RuntimeError as error:
         raise InputError(
-            f"{name}: you have no home folder to keep it in; set WCL_DATA to a folder for it"
+            f"{name}: there is no home folder to download it to; set WCL_DATA to a folder"
         ) from error

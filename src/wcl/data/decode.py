@@ -1,8 +1,8 @@
-"""From the bytes of one image to pixels: opening, cutting views out, cropping at the center."""
+"""Decode images: open them, cut views out of them, crop their center."""
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,28 +16,28 @@ from wcl.ops.randomness import Integers
 
 _EXIF_ORIENTATION = 0x0112
 _ROWS_REVERSED, _COLUMNS_REVERSED = (3, 4, 7, 8), (2, 3, 6, 7)
-# PIL knows forty more, but few people have photos in them, and some are not what one expects of a
-# picture: it hands EPS, a programming language, to another program to be run.
+# PIL knows forty more formats, but photos are rarely stored in them, and some are dangerous: EPS is
+# a programming language, which PIL passes to another program to run.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "MPO", "AVIF", "JPEG2000")
 _ROWS_AT_ONCE = 256
-# PIL's readers calculate with what a damaged file states and raise what comes of that: OSError,
-# ValueError, SyntaxError, of one in two thousand damaged TIFFs TypeError. None may end a run.
+# PIL's readers compute with the values of a damaged file and raise whatever follows: OSError,
+# ValueError, SyntaxError, for one in two thousand damaged TIFFs TypeError. None may end a run.
 _DAMAGED = Exception
 
 
 class UnreadableImage(Exception):
-    """An image that cannot be decoded, with the reason in a few words."""
+    """An image that cannot be decoded, and the reason."""
 
 
 def open_image(where: Path | bytes) -> Image.Image:
-    """Open an image without decoding it yet.
+    """Open an image without decoding it.
 
     Raises:
         UnreadableImage: it is missing, or not an image.
     """
     try:
         if isinstance(where, Path) and where.exists() and not where.is_file():
-            raise UnreadableImage("not a file")  # a pipe would keep us waiting
+            raise UnreadableImage("not a file")  # reading a pipe would block
         file = io.BytesIO(where) if isinstance(where, bytes) else where
         return Image.open(file, formats=_formats())
     except FileNotFoundError as error:
@@ -50,16 +50,16 @@ def open_image(where: Path | bytes) -> Image.Image:
 
 @cache
 def _formats() -> tuple[str, ...]:
-    """Those of the formats that this PIL was built with."""
+    """Return the formats that this build of PIL can read."""
     Image.init()
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
 def decoded(image: Image.Image, channels: int = 3) -> Image.Image:
-    """The image upright (as its EXIF says) in RGB, or in gray for one channel.
+    """Decode an image, turned upright by its EXIF orientation, to RGB or to gray (one channel).
 
     Raises:
-        UnreadableImage: it is cut short or damaged.
+        UnreadableImage: it is truncated or damaged.
     """
     try:
         if image.getexif().get(_EXIF_ORIENTATION, 1) != 1:
@@ -72,26 +72,26 @@ def decoded(image: Image.Image, channels: int = 3) -> Image.Image:
 
 
 def _scaled_to_bytes(image: Image.Image) -> Image.Image:
-    """Gray of 16 or 32 bits as gray of 8, which `convert` would cut off at 255 instead."""
+    """Scale gray of 16 or 32 bits to 8 bits; `convert` would clip it at 255."""
     levels = np.asarray(image)
     if levels.dtype.kind == "f":
         levels = np.nan_to_num(levels)
     highest = float(levels.max(initial=0))
     white = next((float(w) for w in (1, 255, 65535) if highest <= w), highest)
     if image.mode.startswith("I"):
-        white = max(white, 255 if image.mode == "I" else 65535)  # a dark image is not made bright
+        white = max(white, 255 if image.mode == "I" else 65535)  # a dark image stays dark
     gray = np.empty(levels.shape, np.uint8)
-    for top in range(0, len(levels), _ROWS_AT_ONCE):  # large images would take gigabytes as floats
+    for top in range(0, len(levels), _ROWS_AT_ONCE):  # as floats, a large image takes gigabytes
         rows = slice(top, top + _ROWS_AT_ONCE)
         gray[rows] = levels[rows].clip(0, white).astype(np.float64) * (255 / white)
     return Image.fromarray(gray)
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
-    """(height, width) that `decoded` will have, read from the header where the format allows.
+    """Return the (height, width) of the decoded image, from its header if possible.
 
     Raises:
-        UnreadableImage: it is damaged (a PNG may keep its EXIF behind the pixels).
+        UnreadableImage: it is damaged (a PNG may store its EXIF data after the pixels).
     """
     width, height = image.size
     try:
@@ -109,15 +109,15 @@ class ReducedImage:
     full_size: tuple[int, int]
     """(height, width) at full scale, which boxes refer to."""
     factor: int = 1
-    """How many times smaller it is."""
+    """By how much it is smaller."""
     reversed: tuple[bool, bool] = (False, False)
     """Whether turning it upright reversed its rows, and its columns."""
 
     def place(self, axis: int, position: float) -> float:
-        """Where a full-scale position along an axis (0 down, 1 across) is here.
+        """Convert a full-scale position along an axis (0 vertical, 1 horizontal) to this scale.
 
-        Of a side that the factor does not divide, the last pixel stands for the rest alone; it is
-        the first one if the side was reversed.
+        If the factor does not divide a side, the last pixel covers only the remainder; it is the
+        first pixel if the side was reversed.
         """
         length = self.pixels.size[1 - axis]
         missing = length - self.full_size[axis] / self.factor if self.reversed[axis] else 0.0
@@ -128,44 +128,23 @@ class ReducedImage:
         return self.pixels.width * self.pixels.height * len(self.pixels.getbands())
 
 
-def cut_views(
-    image: Image.Image,
-    boxes_for: Callable[[int, int], Integers],
-    sizes: Sequence[int],
-    channels: int = 3,
-) -> list[Tensor]:
-    """Decode an image once, no larger than needed, and cut resized crops out of it.
-
-    Args:
-        image: as `open_image` gives it.
-        boxes_for: from the height and width of the whole image to one box per view.
-        sizes: height and width of each view.
-        channels: 3 for color, 1 for gray.
-
-    Returns:
-        One (C, size, size) tensor of bytes per view.
-    """
-    boxes = boxes_for(*upright_size(image))
-    return cut_boxes(reduced(image, reduction(boxes, sizes), channels), boxes, sizes)
-
-
 def reduction(boxes: Integers, sizes: Sequence[int]) -> float:
-    """The factor by which an image may be smaller without any of these crops being enlarged."""
+    """Return the largest factor of reduction at which none of these crops is enlarged."""
     return float((boxes[:, 2:].min(axis=1) / np.array(sizes)).min())
 
 
 def reduced(image: Image.Image, factor: float, channels: int = 3) -> ReducedImage:
-    """Decode an image, a JPEG at a half, a quarter or an eighth of its size where `factor` allows.
+    """Decode an image; a JPEG at 1/2, 1/4 or 1/8 of its size if `factor` allows.
 
-    That is most of the cost of a large photo.
+    This saves most of the time that a large photo takes.
 
     Raises:
-        UnreadableImage: it is cut short or damaged.
+        UnreadableImage: it is truncated or damaged.
     """
     full_size = upright_size(image)
     stored_width = image.width
     if factor >= 2:
-        # PIL picks the largest of 1/2, 1/4, 1/8 that is not smaller than this in either direction.
+        # PIL picks the strongest of 1/2, 1/4, 1/8 that leaves both sides at least this long.
         image.draft(None, (int(image.width / factor), int(image.height / factor)))
     smaller = round(stored_width / image.width)
     turn = image.getexif().get(_EXIF_ORIENTATION, 1)
@@ -177,7 +156,7 @@ def cut_boxes(image: ReducedImage, boxes: Integers, sizes: Sequence[int]) -> lis
     """Cut resized crops out of an image.
 
     Args:
-        image: as `reduced` gives it.
+        image: from `reduced`.
         boxes: (n, 4) top, left, height, width at full scale.
         sizes: height and width of each result.
 
@@ -200,7 +179,7 @@ def cut_boxes(image: ReducedImage, boxes: Integers, sizes: Sequence[int]) -> lis
 def _cut(
     whole: Image.Image, left: float, top: float, right: float, bottom: float, size: int
 ) -> Tensor:
-    # Cropped first, since `resize` with a box alone lets the filter reach pixels outside the box.
+    # Crop first: with only a box, the filter of `resize` reaches pixels outside of the box.
     x, y = math.floor(left), math.floor(top)
     crop = whole.crop((x, y, math.ceil(right), math.ceil(bottom)))
     box = (left - x, top - y, right - x, bottom - y)
@@ -208,10 +187,10 @@ def _cut(
 
 
 def center_crop(image: Image.Image, size: int, channels: int = 3) -> Tensor:
-    """What evaluation sees: shorter side to 8/7 of the size, the center of that; (C, size, size).
+    """Return the center of an image for evaluation, as bytes: (C, size, size).
 
-    8/7 is the customary 256 for 224. Small images (size under 96) have no border to spare: they
-    are resized to the size itself, and left alone if they have it.
+    The shorter side is resized to 8/7 of `size` (256 for 224), and the center is cropped. For a
+    `size` below 96 it is resized to `size` itself; an image of that size is not resized at all.
     """
     shorter = round(size * 8 / 7) if size >= 96 else size
     height, width = upright_size(image)
@@ -231,9 +210,9 @@ def center_crop(image: Image.Image, size: int, channels: int = 3) -> Tensor:
 
 
 def _without_far_ends(image: Image.Image) -> Image.Image:
-    """The middle of an image that is more than four times as long as it is wide.
+    """Crop an image to the middle if it is more than four times as long as it is wide.
 
-    A strip of 30,000×1 pixels would otherwise be enlarged to gigabytes before it is cropped.
+    Otherwise a strip of 30,000×1 pixels would be enlarged to gigabytes before it is cropped.
     """
     longest = 4 * min(image.size)
     width, height = min(image.width, longest), min(image.height, longest)
@@ -242,7 +221,7 @@ def _without_far_ends(image: Image.Image) -> Image.Image:
 
 
 def whole_pixels(image: Image.Image, channels: int = 3) -> Tensor:
-    """All pixels of an image: (C, H, W) bytes."""
+    """Return all pixels of an image as bytes: (C, H, W)."""
     return _pixels(decoded(image, channels))
 
 

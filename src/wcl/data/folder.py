@@ -1,4 +1,4 @@
-"""A folder of images, nested or flat; sub-folders are classes where there are any."""
+"""A folder of images; its sub-folders, if any, are the classes."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -28,16 +28,15 @@ class ImageFiles(Source):
         return open_image(self.root / self.paths[index])
 
     def where(self, index: int) -> str:
-        # Names need not be text; what cannot be printed is replaced.
+        # Names need not be text.
         return os.fsencode(self.root / self.paths[index]).decode(errors="replace")
 
     def _identity(self, times: bool) -> Iterator[bytes]:
-        """All names, and the sizes of a thousand files spread over them.
+        """Yield all names, and the sizes of a thousand files.
 
-        To look up the sizes of a million files takes a network file system many minutes, and a
-        kept size is of no use here: it would not show that the file has changed. A thousand show
-        a set that was resized or compressed anew, and all of a small one; they are the same on
-        every machine, as times of change are not.
+        A network file system takes many minutes for the sizes of a million files, and cached sizes
+        would not reveal a change. A thousand reveal a set that was resized or compressed again.
+        Unlike times of change they are the same on every machine.
         """
         every = max(1, len(self) // _SIZES_COMPARED)
         root = os.fsencode(self.root) + b"/"
@@ -50,8 +49,8 @@ class ImageFiles(Source):
 class FolderSource(ImageFiles):
     """Image files below a folder, sorted by path.
 
-    If every image lies in a sub-folder and there are at least two sub-folders, the first level of
-    them names the classes. Otherwise there are no labels: none are invented.
+    If every image is in a sub-folder and there are at least two of them, the first level of
+    sub-folders names the classes. Otherwise there are no labels.
     """
 
     def __init__(self, index: FolderIndex) -> None:
@@ -64,22 +63,22 @@ class FolderSource(ImageFiles):
         self._label_by_sub_folder()
 
     def _label_by_sub_folder(self) -> None:
-        numbers: dict[str, int] = {}  # in the order of the paths, which is not that of the names
-        found: list[int] = []
+        numbers: dict[str, int] = {}  # in the order of the paths, not of the names
+        labels: list[int] = []
         for path in self.paths:
             first_level, nested, _ = path.partition("/")
             if not nested:
                 return
-            found.append(numbers.setdefault(first_level, len(numbers)))
+            labels.append(numbers.setdefault(first_level, len(numbers)))
         if len(numbers) > 1:
             self.classes = sorted(numbers)
             ranks = {name: rank for rank, name in enumerate(self.classes)}
-            self.labels = torch.tensor([ranks[name] for name in numbers])[torch.tensor(found)]
+            self.labels = torch.tensor([ranks[name] for name in numbers])[torch.tensor(labels)]
 
 
 def _size(path: bytes, time: bool) -> bytes:
     try:
-        status = os.stat(path)  # noqa: PTH116  # a Path for each would take as long again
+        status = os.stat(path)  # noqa: PTH116  # building a Path would double the time
     except OSError:
         return b"gone"
     return f"{status.st_size} {status.st_mtime_ns if time else ''} ".encode()

@@ -1,4 +1,4 @@
-"""`hf:NAME`: any image data set that the `datasets` library can open."""
+"""`hf:NAME`: image data sets that the `datasets` library can open."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -12,12 +12,12 @@ from wcl.data.decode import UnreadableImage, open_image
 from wcl.data.source import Source
 from wcl.system.errors import InputError
 
-_PATIENCE = 5.0  # seconds for the hub to answer
+_TIMEOUT = 5.0  # seconds
 _SPLITS = {"train": ("train",), "test": ("test", "validation", "valid", "val")}
 
 
 class HuggingFaceSource(Source):
-    """One split of a data set with a column of images and perhaps one of class labels."""
+    """One split of a data set with a column of images, and a column of labels if there is one."""
 
     def __init__(self, name: str, data: Any) -> None:
         import datasets
@@ -27,7 +27,7 @@ class HuggingFaceSource(Source):
         if not images:
             raise InputError(f"{name}: no column of images among {', '.join(data.features)}")
         self._column = images[0]
-        # Undecoded: the bytes are opened here, where damaged ones can be skipped.
+        # Not decoded by the library, so that damaged images can be skipped.
         self._data = data.cast_column(self._column, datasets.Image(decode=False))
         for column, feature in data.features.items():
             if isinstance(feature, datasets.ClassLabel):
@@ -51,25 +51,25 @@ class HuggingFaceSource(Source):
         return f"{self.name} row {index}"
 
     def _identity(self, times: bool) -> Iterator[bytes]:
-        yield self._data._fingerprint.encode()  # the library's own digest of the data
+        yield self._data._fingerprint.encode()  # the library's digest of the data
 
 
 def hugging_face(spec: str, split: str) -> Source | None:
     """Open `hf:NAME` or `hf:NAME:CONFIG`; None if it has no such split.
 
     Raises:
-        InputError: there is no such data set, or it is neither here nor can the hub be reached.
+        InputError: there is no such data set, or the hub cannot be reached.
     """
     try:
         import datasets
     except ImportError as error:
         raise InputError(f"{spec}: needs the datasets library; pip install 'wcl[hf]'") from error
     name, _, config = spec.removeprefix("hf:").partition(":")
-    offline = not Path(name).exists() and not _hub_answers()
+    offline = not Path(name).exists() and not _hub_is_reachable()
     try:
-        with _without_asking_the_hub() if offline else nullcontext():
+        with _offline() if offline else nullcontext():
             found = datasets.load_dataset(name, config or None)
-    except Exception as error:  # the library raises a dozen kinds, each for a bad name or network
+    except Exception as error:  # the library raises a dozen types for a bad name or network
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if offline:
             reason = "the hub cannot be reached, and it was not downloaded before"
@@ -80,21 +80,21 @@ def hugging_face(spec: str, split: str) -> Source | None:
     return None
 
 
-def _hub_answers() -> bool:
-    """Asked once, for the library would ask six times in half a minute."""
+def _hub_is_reachable() -> bool:
+    """Ask the hub once; the library would try six times in half a minute."""
     from huggingface_hub import constants
-    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # its own place
+    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # not re-exported
 
     try:
-        get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
-    except Exception:  # of the network, in one of the two libraries that versions of the hub use
+        get_session().head(constants.ENDPOINT, timeout=_TIMEOUT)
+    except Exception:  # of either HTTP library that versions of the hub use
         return False
     return True
 
 
 @contextmanager
-def _without_asking_the_hub() -> Iterator[None]:
-    """Data sets that were downloaded before are found nevertheless."""
+def _offline() -> Iterator[None]:
+    """Make the library use only its local cache."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE

@@ -1,4 +1,4 @@
-"""Small images of one size are worth holding in memory, all of them, as one tensor of bytes."""
+"""Load a source of small images into memory."""
 
 import torch
 
@@ -7,19 +7,19 @@ from wcl.data.source import ArraySource, Source
 from wcl.system.progress import track
 
 _LARGEST_SIDE = 64
-_MOST_BYTES = 8 * 2**30
+_MAX_BYTES = 8 * 2**30
 _PROBED = 16
 
 
 def in_memory(source: Source) -> Source:
-    """Load a source whose images are small and of one size; give back any other as it is.
+    """Load a source whose images are small and of one size; return any other unchanged.
 
-    Images that cannot be read keep their number and are listed in the result's `unreadable`.
+    Images that cannot be read keep their number and are listed in `unreadable`.
     """
     if isinstance(source, ArraySource):
         return source
     size = _common_size(source)
-    if size is None or len(source) * source.channels * size[0] * size[1] > _MOST_BYTES:
+    if size is None or len(source) * source.channels * size[0] * size[1] > _MAX_BYTES:
         return source
     pixels = torch.zeros(len(source), source.channels, *size, dtype=torch.uint8)
     loaded = ArraySource(source.name, pixels, source.labels, source.classes)
@@ -39,7 +39,7 @@ def in_memory(source: Source) -> Source:
 
 
 def _common_size(source: Source) -> tuple[int, int] | None:
-    """The size of a few images spread over the source, if they are small and alike."""
+    """Return the common (height, width) of a sample of the images, or None if too large."""
     sizes = set()
     for index in range(0, len(source), max(1, len(source) // _PROBED)):
         try:

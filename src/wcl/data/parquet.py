@@ -1,4 +1,4 @@
-"""Parquet in the layout of Hugging Face image data sets: a struct of bytes, and perhaps a label."""
+"""Parquet files in the layout of Hugging Face image data sets."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from wcl.data.decode import UnreadableImage, open_image
 from wcl.data.parquet_index import parquet_index
 from wcl.data.row_groups import RowGroups
 from wcl.data.source import Source
-from wcl.system.progress import console
+from wcl.system.progress import say
 
 
 class ParquetSource(Source):
@@ -26,12 +26,10 @@ class ParquetSource(Source):
             self.labels, self.classes = torch.from_numpy(index.labels), index.classes
         self._images = RowGroups(files, index)
         if self._images.slow:
-            console().print(
-                f"{name}: its row groups have {self._images.mean_size / 1e6:,.0f} MB each, and one "
-                "is read for every image drawn at random, which is slow; the guide's section on "
-                "large sets tells how to write smaller ones",
-                markup=False,
-                soft_wrap=True,
+            say(
+                f"{name}: reading images at random is slow, because its row groups have "
+                f"{self._images.mean_size / 1e6:,.0f} MB each; the guide's section on large sets "
+                "explains how to write smaller ones"
             )
 
     def __len__(self) -> int:
@@ -53,7 +51,7 @@ class ParquetSource(Source):
         return f"{self.name} row {index}"
 
     def _identity(self, times: bool) -> Iterator[bytes]:
-        """The end of each file: it has the places and the statistics of everything before."""
+        """Yield the end of each file, which has the offsets and statistics of all columns."""
         for path in self._files:
             with path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""What is in a set of parquet files: their row groups and labels, read once and kept."""
+"""Index of a set of parquet files: their row groups and labels, read once and cached."""
 
 import json
 import os
@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from wcl.data import kept_index
-from wcl.data.kept_index import UNSETTLED
+from wcl.data import index_cache
+from wcl.data.index_cache import UNSETTLED
 from wcl.ops.randomness import Integers
 from wcl.system.errors import InputError
 from wcl.system.progress import track
 
 _LABEL_COLUMNS = ("label", "labels", "fine_label")
-_MOST_CLASSES = 1_000_000
+_MAX_CLASSES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -24,44 +24,44 @@ class ParquetIndex:
     """Where the images of a set of files are, and their labels."""
 
     column: str
-    """The name of the images' column."""
+    """Name of the column of images."""
     groups: Integers
     """Row groups in each file."""
     rows: Integers
-    """Rows in each row group, file by file."""
+    """Rows in each row group of all files."""
     sizes: Integers
-    """Bytes of images in each row group, unpacked."""
+    """Uncompressed bytes of images in each row group."""
     labels: Integers | None
-    """The class number of each image, if there are any."""
+    """Class number of each image, or None."""
     classes: Sequence[str]
 
 
 def parquet_index(name: str, files: Sequence[Path]) -> ParquetIndex:
-    """Read the index of these files, or take the one that was kept if none of them has changed.
+    """Return the index of these files, from the cache if none of them has changed.
 
     Args:
-        name: how the user called them together.
-        files: in their order.
+        name: of the source, for messages.
+        files: in order.
 
     Raises:
-        InputError: one cannot be read as parquet, or has no images in a column of bytes.
+        InputError: a file is not parquet, or has no column of images.
     """
     import pyarrow
 
     key = b"\0".join(os.fsencode(file.absolute()) for file in files)
-    now = kept_index.now()
+    now = index_cache.now()
     try:
         states = [file.stat() for file in files]
-        stamps = np.array([kept_index.stamp(status) for status in states], dtype=np.int64)
-        index = kept_index.load("parquet", key, lambda kept: _index(kept, stamps))
+        stamps = np.array([index_cache.stamp(status) for status in states], dtype=np.int64)
+        index = index_cache.load("parquet", key, lambda cached: _index(cached, stamps))
         if index is not None:
             return index
         index = _read(name, files)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # of columns' names
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # of column names
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{name}: cannot be read as parquet ({reason})") from error
-    settled = UNSETTLED not in [kept_index.stamp(status, now) for status in states]
-    if settled and index.rows.sum() >= kept_index.WORTH_KEEPING:
+    settled = UNSETTLED not in [index_cache.stamp(status, now) for status in states]
+    if settled and index.rows.sum() >= index_cache.MIN_IMAGES:
         _save(key, stamps, index)
     return index
 
@@ -76,15 +76,15 @@ def _read(name: str, files: Sequence[Path]) -> ParquetIndex:
     rows: list[int] = []
     sizes: list[int] = []
     labels: list[Any] = []
-    for path in track(files, "reading parquet files' indexes"):
+    for path in track(files, "reading the indexes of parquet files"):
         with pq.ParquetFile(path) as file:
             if _image_column(file.schema_arrow, path) != column:
-                raise InputError(f"{path}: its images are not in the column {column}, as in others")
+                raise InputError(f"{path}: no images in the column {column}, unlike other files")
             if label_column is not None:
                 if label_column not in file.schema_arrow.names:
-                    raise InputError(f"{path}: has no column {label_column}, as others have")
+                    raise InputError(f"{path}: no column {label_column}, unlike other files")
                 if file.schema_arrow.names.count(label_column) > 1:
-                    raise InputError(f"{path}: has more than one column {label_column}; leave one")
+                    raise InputError(f"{path}: has more than one column {label_column}; keep one")
                 labels += _labels(file, label_column)
             metadata = file.metadata
         groups.append(metadata.num_row_groups)
@@ -93,7 +93,7 @@ def _read(name: str, files: Sequence[Path]) -> ParquetIndex:
             rows.append(group.num_rows)
             sizes.append(_image_bytes(group, column))
     if sum(rows) == 0:
-        raise InputError(f"{name}: no images in it")
+        raise InputError(f"{name}: has no images")
     numbers, classes = None, list[str]()
     if label_column is not None:
         numbers, classes = _numbered(labels, _class_names(schema, label_column), name)
@@ -118,7 +118,7 @@ def _image_column(schema: Any, file: Path) -> str:
 
 
 def _labels(file: Any, column: str) -> list[Any]:
-    """The values of a column of numbers or words; None for each of any other."""
+    """Return the values of a column of numbers or strings; Nones for other types."""
     from pyarrow import types
 
     kind = file.schema_arrow.field(column).type
@@ -141,12 +141,12 @@ def _image_bytes(group: Any, column: str) -> int:
 def _numbered(
     values: list[Any], names: list[str], source: str
 ) -> tuple[Integers | None, list[str]]:
-    """Class numbers and the classes' names from a column of labels; None if they are none."""
+    """Return class numbers and class names from a column of labels; None if they are no classes."""
     if all(isinstance(value, int) for value in values):
         if min(values) < 0:
             return None, []  # as in unlabeled test splits, which mark every row with -1
-        if max(values) >= max(len(names), _MOST_CLASSES):
-            raise InputError(f"{source}: a label of {max(values)} is no number of a class")
+        if max(values) >= max(len(names), _MAX_CLASSES):
+            raise InputError(f"{source}: its label {max(values)} is too large for a class number")
         enough = max(values) < len(names)
         classes = names if enough else [str(i) for i in range(max(values) + 1)]
         return np.array(values, dtype=np.int64), classes
@@ -158,7 +158,7 @@ def _numbered(
 
 
 def _class_names(schema: Any, column: str) -> list[str]:
-    """Class names that Hugging Face keeps in the schema's metadata, if it did."""
+    """Return the class names that Hugging Face stores in the schema, or an empty list."""
     try:
         info = json.loads((schema.metadata or {})[b"huggingface"])
         names = info["info"]["features"][column]["names"]
@@ -166,17 +166,17 @@ def _class_names(schema: Any, column: str) -> list[str]:
         return []
     if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         return []
-    # JSON can name what no file can hold: halves of characters.
+    # JSON can hold halves of surrogate pairs, which cannot be written as UTF-8.
     return [name.encode(errors="backslashreplace").decode() for name in names]
 
 
-def _index(kept: dict[str, Any], stamps: Integers) -> ParquetIndex | None:
-    """From the arrays that `_save` kept; None if the files have other stamps now."""
-    if not np.array_equal(kept["stamps"], stamps):
+def _index(cached: dict[str, Any], stamps: Integers) -> ParquetIndex | None:
+    """Return the index from the arrays of `_save`; None if the files have changed since."""
+    if not np.array_equal(cached["stamps"], stamps):
         return None
-    column, classes = json.loads(kept["words"].tobytes())
-    groups, rows, sizes = kept["groups"], kept["rows"], kept["sizes"]
-    return ParquetIndex(column, groups, rows, sizes, kept.get("labels"), classes)
+    column, classes = json.loads(cached["words"].tobytes())
+    groups, rows, sizes = cached["groups"], cached["rows"], cached["sizes"]
+    return ParquetIndex(column, groups, rows, sizes, cached.get("labels"), classes)
 
 
 def _save(key: bytes, stamps: Integers, index: ParquetIndex) -> None:
@@ -185,8 +185,8 @@ def _save(key: bytes, stamps: Integers, index: ParquetIndex) -> None:
         "groups": index.groups,
         "rows": index.rows,
         "sizes": index.sizes,
-        "words": kept_index.packed(json.dumps([index.column, list(index.classes)]).encode()),
+        "words": index_cache.as_array(json.dumps([index.column, list(index.classes)]).encode()),
     }
     if index.labels is not None:
         arrays["labels"] = index.labels
-    kept_index.save("parquet", key, arrays)
+    index_cache.save("parquet", key, arrays)

@@ -1,4 +1,4 @@
-"""What a decoding process does: from a task, which names images and views, to crops in bytes."""
+"""Cut the views of photos: the work of a decoding process."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -26,34 +26,34 @@ from wcl.ops.randomness import Integers
 
 @dataclass(frozen=True)
 class Task:
-    """Some images of a batch and what to cut for them."""
+    """Some images of a batch and the views to cut for them."""
 
     epoch: int
     makers: Sequence[ViewMaker]
-    """One for each kind of view."""
+    """One for each view specification."""
     index: Integers
     """(n,) numbers of the images."""
     crop_sources: Sequence[Integers]
-    """For each kind (n, count): the image that each view is cut from."""
+    """For each specification (n, count): the image that each view is cut from."""
 
 
 @dataclass(frozen=True)
 class Crops:
-    """What became of a task."""
+    """Result of a task."""
 
     index: Integers
     """Numbers of the images that could be read."""
     crops: list[Tensor]
-    """For each kind (count, n, C, size, size) bytes."""
+    """For each specification (count, n, C, size, size) bytes."""
     skipped: dict[int, str]
     """Images that could not be read, and why."""
 
 
 class PhotoViews(Dataset[Crops]):
-    """From a task to its crops; nothing else has a say in them, so nobody's turn matters.
+    """Map a task to its crops, which depend on nothing else.
 
-    An image is opened once for all views of its own. Photos of neighbors are kept, reduced, for
-    the next image that has the same neighbor, within `cache` bytes.
+    An image is opened once for all its views. Photos of neighbors are cached at a reduced size, up
+    to `cache` bytes, for other images with the same neighbor.
     """
 
     def __init__(self, source: Source, seed: int, cache: int) -> None:
@@ -62,16 +62,16 @@ class PhotoViews(Dataset[Crops]):
         self.neighbors = NeighborPhotos(source, cache)
 
     def __getitem__(self, task: Task) -> Crops:
-        kept: list[int] = []
+        read: list[int] = []
         crops: list[list[Tensor]] = []
         skipped: dict[int, str] = {}
         for row, index in enumerate(task.index.tolist()):
             try:
                 crops.append(self._views(task, row, index))
-                kept.append(index)
+                read.append(index)
             except UnreadableImage as error:
                 skipped[index] = f"{self.source.where(index)}: {error}"
-        by_kind = [
+        by_spec = [
             torch.stack([views[number] for views in crops], dim=1)
             if crops
             else torch.empty(
@@ -81,10 +81,10 @@ class PhotoViews(Dataset[Crops]):
                 zip(task.makers, task.crop_sources, strict=True)
             )
         ]
-        return Crops(np.array(kept, dtype=np.int64), by_kind, skipped)
+        return Crops(np.array(read, dtype=np.int64), by_spec, skipped)
 
     def _views(self, task: Task, row: int, index: int) -> list[Tensor]:
-        """For each kind (count, C, size, size): all views of one image."""
+        """Return all views of one image, for each specification (count, C, size, size)."""
         image = self.source.image(index)
         own_size = upright_size(image)
         photos: list[list[ReducedImage | None]] = []
@@ -94,56 +94,56 @@ class PhotoViews(Dataset[Crops]):
         for maker, crop_sources, draws in zip(task.makers, task.crop_sources, drawn, strict=True):
             photos.append(
                 [
-                    None if origin == index else self.neighbors.photo(origin, maker)
-                    for origin in crop_sources[row].tolist()
+                    None if other == index else self.neighbors.photo(other, maker)
+                    for other in crop_sources[row].tolist()
                 ]
             )
             sizes = np.array([own_size if p is None else p.full_size for p in photos[-1]])
             boxes.append(maker.boxes(sizes[:, 0], sizes[:, 1], draws))
         factor = min(
-            reduction(kind[[photo is None for photo in of_kind]], [maker.size])
-            for maker, kind, of_kind in zip(task.makers, boxes, photos, strict=True)
-            if None in of_kind
+            reduction(of_spec[[photo is None for photo in cut_from]], [maker.size])
+            for maker, of_spec, cut_from in zip(task.makers, boxes, photos, strict=True)
+            if None in cut_from
         )
         own = reduced(image, factor, task.makers[0].channels)
         return [
             torch.stack(
                 [
                     cut_boxes(photo or own, box[None], [maker.size])[0]
-                    for photo, box in zip(of_kind, kind, strict=True)
+                    for photo, box in zip(cut_from, of_spec, strict=True)
                 ]
             )
-            for maker, kind, of_kind in zip(task.makers, boxes, photos, strict=True)
+            for maker, of_spec, cut_from in zip(task.makers, boxes, photos, strict=True)
         ]
 
 
 class NeighborPhotos:
-    """Photos decoded for their neighbors' sake, the most recently used kept within some bytes.
+    """Cache of the most recently used photos that views of other images are cut from.
 
-    They are reduced as far as any crop allows: by a function of the photo and of the kind of crop
-    alone, so that it makes no difference whether a photo was still there or is decoded anew.
+    They are reduced as far as every crop of the maker allows. That depends only on the photo and
+    on the maker, so it makes no difference whether a photo was cached or is decoded again.
     """
 
-    def __init__(self, source: Source, most_bytes: int) -> None:
+    def __init__(self, source: Source, max_bytes: int) -> None:
         self._source = source
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._bytes = 0
-        self._kept: OrderedDict[Any, ReducedImage] = OrderedDict()
+        self._photos: OrderedDict[Any, ReducedImage] = OrderedDict()
 
     def photo(self, index: int, maker: ViewMaker) -> ReducedImage | None:
-        """That image as small as the maker's crops allow, or None if it cannot be read."""
+        """Return an image as small as the maker's crops allow, or None if it cannot be read."""
         key = index, maker.size, maker.config.scale, maker.config.ratio
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
+        if key in self._photos:
+            self._photos.move_to_end(key)
+            return self._photos[key]
         try:
             image = self._source.image(index)
             factor = maker.least_side(*upright_size(image)) / maker.size
             photo = reduced(image, factor, maker.channels)
         except UnreadableImage:
             return None
-        self._kept[key] = photo
+        self._photos[key] = photo
         self._bytes += photo.bytes
-        while self._bytes > self._most_bytes:
-            self._bytes -= self._kept.popitem(last=False)[1].bytes
+        while self._bytes > self._max_bytes:
+            self._bytes -= self._photos.popitem(last=False)[1].bytes
         return photo

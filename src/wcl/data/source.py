@@ -1,8 +1,9 @@
-"""What a data set is to the rest of the project: images by number, labels if there are any."""
+"""Image sources: images by number, with labels if there are any."""
 
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from copy import copy
 
 import numpy as np
 import torch
@@ -18,14 +19,14 @@ class Source(ABC):
     """Images in a stable order with random access; labels and class names where they exist."""
 
     name: str
-    """How the user called it."""
+    """As given by the user."""
     channels: int = 3
     """3 for color, 1 for gray."""
     labels: Tensor | None = None
     """(N,) class numbers, or None."""
     multi_labels: Tensor | None = None
-    """(N, classes) where an image may be of several classes: 1 present, 0 absent, -1 in doubt;
-    such a source has no `labels`."""
+    """(N, classes) if an image may have several classes: 1 present, 0 absent, -1 in doubt. Such a
+    source has no `labels`."""
     classes: Sequence[str] = ()
     """Names of the classes."""
 
@@ -34,18 +35,18 @@ class Source(ABC):
 
     @abstractmethod
     def image(self, index: int) -> Image.Image:
-        """The image of that number, perhaps not decoded yet; UnreadableImage if it cannot be."""
+        """Return an image, perhaps not decoded yet, or raise UnreadableImage."""
 
     @abstractmethod
     def where(self, index: int) -> str:
-        """Where the image lies, for people."""
+        """Return the location of an image, for messages."""
 
     def fingerprint(self, times: bool = False) -> str:
-        """A digest that changes when the images do: a resumed run must find the same ones.
+        """Return a digest that changes with the images: a resumed run must find the same ones.
 
         Args:
-            times: whether to look at the time each file was last changed, too. What is computed
-                from images and kept is thrown away for a changed file, where a run goes on with it.
+            times: whether to include the time of the last change of each file. Cached features
+                are discarded if it differs; a run is resumed nevertheless.
         """
         digest = hashlib.sha256(str(len(self)).encode())
         for labels in (self.labels, self.multi_labels):
@@ -56,15 +57,15 @@ class Source(ABC):
         return digest.hexdigest()
 
     def _identity(self, times: bool) -> Iterator[bytes]:
-        """What else tells this source from another of the same size and labels."""
+        """Yield what else distinguishes sources of the same length and labels."""
         yield b""
 
 
 class ArraySource(Source):
-    """Small images of one size, all of them in memory as bytes: (N, C, H, W).
+    """Small images of one size in memory, as bytes: (N, C, H, W).
 
-    `unreadable` has the numbers of those that could not be read, and why; their pixels are black.
-    `places` has where each was before it was in memory, if it was elsewhere.
+    `unreadable` maps the numbers of images that could not be read to the reasons; their pixels are
+    black. `places` lists where each image was loaded from, if it was.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class ArraySource(Source):
 
 
 class Subset(Source):
-    """Some images of another source, in the order given."""
+    """Some images of another source, in a given order."""
 
     def __init__(self, source: Source, indices: Integers) -> None:
         self.source = source
@@ -121,10 +122,11 @@ class Subset(Source):
 
 
 def subset(source: Source, indices: Integers) -> Source:
-    """Those images; what is in memory stays there."""
+    """Return some images of a source, in the order of `indices`."""
     if isinstance(source, ArraySource):
-        pixels, labels = source.pixels[torch.from_numpy(indices)], _chosen(source.labels, indices)
-        chosen = ArraySource(source.name, pixels, labels, source.classes)
+        chosen = copy(source)
+        chosen.pixels = source.pixels[torch.from_numpy(indices)]
+        chosen.labels = _chosen(source.labels, indices)
         chosen.multi_labels = _chosen(source.multi_labels, indices)
         chosen.unreadable = {
             new: source.unreadable[old]
@@ -141,26 +143,25 @@ def _chosen(labels: Tensor | None, indices: Integers) -> Tensor | None:
 
 
 def with_channels(source: Source, channels: int) -> Source:
-    """The source in color (3) or in gray (1), whatever it is in itself."""
+    """Convert a source to color (3 channels) or to gray (1)."""
     if source.channels == channels:
         return source
     if not isinstance(source, ArraySource):
-        source.channels = channels  # files are converted as they are decoded
+        source.channels = channels  # files are converted when they are decoded
         return source
+    converted = copy(source)
+    converted.channels = channels
     if channels == 3:
-        pixels = source.pixels.expand(-1, 3, -1, -1)
+        converted.pixels = source.pixels.expand(-1, 3, -1, -1)
     else:
         luma = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
-        pixels = (source.pixels.float() * luma).sum(dim=1, keepdim=True).round().to(torch.uint8)
-    converted = ArraySource(source.name, pixels, source.labels, source.classes)
-    converted.multi_labels = source.multi_labels
-    converted.unreadable = source.unreadable
-    converted.places = source.places
+        gray = (source.pixels.float() * luma).sum(dim=1, keepdim=True)
+        converted.pixels = gray.round().to(torch.uint8)
     return converted
 
 
 def first_classes(source: Source, count: int) -> Source:
-    """The images of the first `count` classes in the order of their names; 0 for all.
+    """Return the images of the first `count` classes in the order of their names; 0 for all.
 
     Raises:
         InputError: the source has no labels, or fewer classes.
@@ -174,7 +175,7 @@ def first_classes(source: Source, count: int) -> Source:
         if source.multi_labels is not None:
             found = "several labels per image"
         raise InputError(f"--classes: {source.name} has {found}, so {count} cannot be chosen")
-    first = sorted(range(len(source.classes)), key=lambda i: _in_order(source.classes[i]))[:count]
+    first = sorted(range(len(source.classes)), key=lambda i: _sort_key(source.classes[i]))[:count]
     number = torch.full((len(source.classes),), -1)
     number[first] = torch.arange(count)
     rows = (number[source.labels] >= 0).nonzero()[:, 0]
@@ -185,13 +186,13 @@ def first_classes(source: Source, count: int) -> Source:
     return chosen
 
 
-def _in_order(name: str) -> tuple[int, int, str]:
-    """Names that are numbers in the order of numbers, before all others."""
+def _sort_key(name: str) -> tuple[int, int, str]:
+    """Sort numbers by value and before other names."""
     return (0, int(name), "") if name.isdecimal() else (1, 0, name)
 
 
 def limited(source: Source, count: int, seed: int) -> Source:
-    """A random `count` of the images, drawn once from the seed, in their old order; 0 for all."""
+    """Return `count` random images, in their order, drawn with the seed; 0 for all."""
     if count == 0 or count >= len(source):
         return source
     generator = np.random.default_rng(seed_of(seed, "limit"))
@@ -204,7 +205,7 @@ def held_out(source: Source, share: float = 0.2, seed: int = 0) -> tuple[Source,
     labels = np.zeros(len(source)) if source.labels is None else source.labels.numpy()
     test = np.concatenate(
         [
-            # A class of one stays in the training part: there it can at least be learned.
+            # The only image of a class stays in the training part, where it can be learned.
             generator.permutation(members)[
                 : min(max(1, round(share * len(members))), len(members) - 1)
             ]

@@ -1,4 +1,4 @@
-"""Processes that decode photos: tasks go to them, what they make of them comes back in order."""
+"""Worker processes that decode photos, and return the results in the order of the tasks."""
 
 import atexit
 import errno
@@ -25,20 +25,20 @@ from wcl.system.signals import stop_signals
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
-_SECONDS_TO_DIE = 5  # one whose disk does not answer may not even be killed
-_SECONDS_ALONE = 1  # that a process may outlive its parent
-_SHARED_MEMORY, _ENOUGH_SHARED = "/dev/shm", 2**31
+_KILL_TIMEOUT = 5  # seconds; a process that waits for its disk may not end even if killed
+_PARENT_POLL = 1  # seconds
+_SHARED_MEMORY, _MIN_SHARED_MEMORY = "/dev/shm", 2**31
 
 
 class Workers(Generic[Task, Done]):
-    """Processes that are started when they are first needed, watched, and killed when one is lost.
+    """Processes that are started on first use, watched, and killed if one of them is lost.
 
     Args:
         name: of the source, for messages.
-        work: what is done with a task: `work[task]`.
-        count: processes; 0 to do the work in this one.
-        ahead: tasks that each may do before they are wanted.
-        wait: minutes after which a process that does not answer is given up.
+        work: maps a task to its result: `work[task]`.
+        count: processes; 0 to work in this one.
+        ahead: tasks that each process may finish in advance.
+        timeout_minutes: time after which a process that does not answer is given up.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Workers(Generic[Task, Done]):
         timeout_minutes: float = 30,
     ) -> None:
         self.name = name
-        self._wait = timeout_minutes
+        self._timeout_minutes = timeout_minutes
         self._tasks: list[Task] = []
         self._processes: list[BaseProcess] = []
         self._loader: DataLoader[Done] = DataLoader(
@@ -62,11 +62,11 @@ class Workers(Generic[Task, Done]):
             persistent_workers=count > 0,
             timeout=60 * timeout_minutes if count else 0,
             worker_init_fn=_prepare_worker,
-            generator=torch.Generator(),  # or it would draw from the one that dropout uses
+            generator=torch.Generator(),  # otherwise it draws from the one that dropout uses
         )
 
     def done(self, tasks: Sequence[Task]) -> Iterator[Done]:
-        """The result of each task; those of the tasks given before are not wanted any more.
+        """Yield the result of each task; results of earlier tasks are dropped.
 
         Raises:
             WorkerLost: a process died or did not answer.
@@ -80,14 +80,14 @@ class Workers(Generic[Task, Done]):
             yield result
 
     def stop(self) -> None:
-        """End the processes, whatever they are doing."""
+        """Kill the processes."""
         _kill(self._processes)
 
     def _begin(self) -> Iterator[Done]:
-        """Have the processes begin with the tasks, and before that have processes."""
+        """Start the processes if necessary, and the tasks."""
         if self._processes:
             return iter(self._loader)
-        # torch asks them to end; one that hangs would keep this process from ending too.
+        # torch waits for them to end; one that hangs would keep this process from ending.
         atexit.register(_kill, self._processes)
         _try_locks(self._loader.num_workers)
         others = set(active_children())
@@ -98,76 +98,76 @@ class Workers(Generic[Task, Done]):
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Raise WorkerLost if a process dies or does not answer while it is waited for.
+        """Raise WorkerLost if a process dies or does not answer during the `with` statement.
 
-        A signal tells of a death. torch would raise an error for it wherever the process is at that
-        moment, in the middle of a checkpoint too; its handler is set aside when the wait is over.
+        SIGCHLD reports a death. torch's handler would raise an error at any moment, even while a
+        checkpoint is written; so ours replaces it, and only here.
         """
 
-        def all_live() -> bool:
+        def all_alive() -> bool:
             return all(process.is_alive() for process in self._processes)
 
-        def look(*_: object) -> None:
-            if not all_live():
+        def check(*_: object) -> None:
+            if not all_alive():
                 raise RuntimeError
 
-        def look_away() -> None:
-            if told:
+        def ignore_deaths() -> None:
+            if has_signal:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
-        # Only the main thread handles signals; Windows has none for this, where torch polls.
-        told = current_thread() is main_thread() and hasattr(signal, "SIGCHLD")
-        before = signal.signal(signal.SIGCHLD, look) if told else None
+        # Only the main thread handles signals. Windows has no SIGCHLD; there torch polls.
+        has_signal = current_thread() is main_thread() and hasattr(signal, "SIGCHLD")
+        before = signal.signal(signal.SIGCHLD, check) if has_signal else None
         try:
-            look()
+            check()
             yield
         except (RuntimeError, OSError, EOFError) as error:
-            look_away()
-            if isinstance(error, OSError | EOFError):  # its death may be a moment behind
+            ignore_deaths()
+            if isinstance(error, OSError | EOFError):  # the process may die a moment later
                 for process in self._processes:
                     process.join(1)
             reason = f"failed ({error})"
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                reason = "cannot be started, /dev/shm is full: try fewer --num_workers, or 0"
-            elif not all_live():
-                reason = "died, perhaps for want of memory: try fewer --num_workers"
+                reason = "cannot be started because /dev/shm is full; try fewer --num_workers, or 0"
+            elif not all_alive():
+                reason = "died, perhaps for lack of memory; try fewer --num_workers"
             elif str(error).startswith("DataLoader timed out"):
-                reason = f"did not answer within {self._wait:g} minutes: look to the disk"
+                reason = f"did not answer within {self._timeout_minutes:g} minutes; check the disk"
             self.stop()
             raise WorkerLost(f"{self.name}: a process that decodes photos {reason}") from error
         except BaseException:
-            look_away()
+            ignore_deaths()
             self.stop()
             raise
         finally:
-            if told:
+            if has_signal:
                 signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
 
 
 def worker_count(wanted: int) -> int:
-    """That many processes, or with -1 one for each core but one, at most 8."""
+    """Return the number of processes: for -1 one for each core but one, at most 8."""
     if wanted >= 0:
         return wanted
     return max(1, min(8, machine.cores() - 1))
 
 
 def _try_locks(processes: int) -> None:
-    """Raise OSError if /dev/shm has no room for the locks of so many; torch would do it untidily.
+    """Raise OSError if /dev/shm has no room for the locks; torch would leave some behind.
 
     It uses 8, and 3 for each process.
     """
     locks = [Lock() for _ in range(8 + 3 * processes if processes else 0)]
-    locks.clear()  # there is room again
+    del locks
 
 
 def _kill(processes: list[BaseProcess]) -> None:
     for process in processes:
         process.kill()
-        process.join(_SECONDS_TO_DIE)
+        process.join(_KILL_TIMEOUT)
 
 
 def _prepare_worker(worker: int) -> None:
-    # Such signals may reach the whole group of processes; the parent alone decides to stop.
+    # These signals may reach the whole process group; only the parent decides to stop.
     for number in stop_signals():
         signal.signal(number, signal.SIG_IGN)
     if _shared_memory_is_scarce():
@@ -176,24 +176,24 @@ def _prepare_worker(worker: int) -> None:
 
 
 def _shared_memory_is_scarce() -> bool:
-    """Whether to send tensors through the pipe, as it is in most containers.
+    """Return whether tensors must go through a pipe, as in most containers.
 
-    torch uses shared memory, and loses without a word what finds no room in it. A pipe costs the
-    process that trains 0.3 ms for two views of 224 pixels: much, if a GPU waits for them.
+    torch uses shared memory, and silently loses what does not fit. A pipe costs the training
+    process 0.3 ms for two views of 224 pixels, which is much if a GPU waits for them.
     """
     try:
-        return shutil.disk_usage(_SHARED_MEMORY).free < _ENOUGH_SHARED
-    except OSError:  # not of this system
+        return shutil.disk_usage(_SHARED_MEMORY).free < _MIN_SHARED_MEMORY
+    except OSError:  # not Linux
         return False
 
 
 def _end_with_the_parent() -> None:
-    """A worker that has more to send than a pipe holds would wait for ever for a killed parent."""
+    """End the worker when its parent has died: a full pipe would block it forever."""
     parent = parent_process()
-    # A forked process changes its parent, and holds its end of the pipe that `is_alive` looks at;
-    # on Windows the number of the parent stays.
+    # A forked process gets another parent, but keeps open the pipe that `is_alive` looks at; on
+    # Windows it is the other way round.
     while parent is not None and os.getppid() == parent.pid and parent.is_alive():
-        time.sleep(_SECONDS_ALONE)
+        time.sleep(_PARENT_POLL)
     os._exit(1)
 
 

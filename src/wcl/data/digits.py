@@ -1,4 +1,4 @@
-"""scikit-learn's 1,797 handwritten digits: real images that come with a dependency."""
+"""scikit-learn's 1,797 handwritten digits, which are installed with it."""
 
 from functools import cache
 
@@ -13,15 +13,15 @@ _TEST = 500
 
 
 def digits(split: str) -> Source:
-    """The digits, 8×8 resized to 32×32, one channel; 1,297 to train on and 500 held out."""
-    everything = _everything()
-    order = np.random.default_rng(seed_of("digits")).permutation(len(everything))
+    """Open the digits, 8×8 resized to 32×32, one channel; 1,297 for training and 500 for test."""
+    images = _all_digits()
+    order = np.random.default_rng(seed_of("digits")).permutation(len(images))
     chosen = order[:_TEST] if split == "test" else order[_TEST:]
-    return subset(everything, np.sort(chosen).astype(np.int64))
+    return subset(images, np.sort(chosen).astype(np.int64))
 
 
-@cache  # of which `subset` makes copies, so that nobody can change it
-def _everything() -> ArraySource:
+@cache  # `subset` copies it, so callers cannot change it
+def _all_digits() -> ArraySource:
     from sklearn.datasets import load_digits
 
     data = load_digits()
