@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from wcl.apps.views import write_neighbors
+from wcl.apps.neighbor_sheet import write_neighbors
 from wcl.config import PretrainConfig
 from wcl.config.layering import default_recipe, settings
 from wcl.data import Source

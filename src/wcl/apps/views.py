@@ -1,4 +1,4 @@
-"""Pictures of augmented views and of nearest neighbors, one image per row."""
+"""`wcl views`: a picture of augmented views, one image per row."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -9,22 +9,18 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from wcl.apps.contact_sheet import Row, Tile, contact_sheet, thumbnail, write_sheet
+from wcl.apps.contact_sheet import Row, Tile, contact_sheet, write_sheet
 from wcl.config import PretrainConfig, ViewsConfig
 from wcl.config.validation import check
 from wcl.data import Source, first_classes, in_memory, open_source
 from wcl.data.decode import UnreadableImage, center_crop
 from wcl.data.loader import views_of
-from wcl.ops.randomness import Integers
 from wcl.system.errors import InputError
 from wcl.system.files import new_file
-from wcl.system.paths import one_line
 from wcl.system.progress import track
 from wcl.training.views import view_specs
 
 _MIN_TILE = 96
-# Blue and orange, which color-blind readers can tell apart.
-_SAME_CLASS, _OTHER_CLASS = "#0072b2", "#e69f00"
 
 
 def views(config: ViewsConfig) -> Path:
@@ -91,53 +87,3 @@ def _enlarged(pixels: Tensor, zoom: int) -> Image.Image:
     array = pixels.permute(1, 2, 0).numpy()
     image = Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
     return image.resize((image.width * zoom, image.height * zoom), Image.Resampling.NEAREST)
-
-
-def write_neighbors(path: Path, source: Source, neighbors: Integers, seed: int) -> None:
-    """Write the picture of neighbors as PNG, unless no image can be read."""
-    sheet = neighbor_sheet(source, neighbors, seed)
-    if sheet is not None:
-        write_sheet(path, sheet)
-
-
-def neighbor_sheet(
-    source: Source, neighbors: Integers, seed: int, images: int = 10
-) -> Image.Image | None:
-    """Draw rows of an image and its nearest neighbors, framed by whether they share its class.
-
-    Args:
-        source: the images.
-        neighbors: (N, k) indices of each image's neighbors.
-        seed: determines which images are shown.
-        images: number of rows; images that cannot be read together with their neighbors are
-            left out.
-
-    Returns:
-        The sheet, or None if no row is left.
-    """
-    rows: list[Row] = []
-    for index in np.random.default_rng(seed).permutation(len(source)).tolist():
-        if len(rows) == images:
-            break
-        try:
-            tiles = [_neighbor_tile(source, i, index) for i in (index, *neighbors[index].tolist())]
-        except UnreadableImage:
-            continue
-        rows.append(Row("", [tiles[:1], tiles[1:]]))
-    if not rows:
-        return None
-    heading = "Images and their nearest neighbors"
-    if source.labels is not None:
-        heading += " (blue frame: same class, orange frame: another class)"
-    return contact_sheet(heading, rows, neighbors.shape[1])
-
-
-def _neighbor_tile(source: Source, index: int, query: int) -> Tile:
-    image = thumbnail(source.image(index))
-    if source.labels is None:
-        return Tile(image)
-    label = source.labels[index]
-    name = one_line(source.classes[int(label)]) if source.classes else ""
-    if index == query:
-        return Tile(image, name)
-    return Tile(image, name, frame=_SAME_CLASS if label == source.labels[query] else _OTHER_CLASS)
