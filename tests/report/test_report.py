@@ -78,17 +78,6 @@ def test_the_map_groups_images_as_the_paper_does(run: Path, photos: Path) -> Non
         assert torch.equal(same, expected[:, None] == expected[None])
 
 
-def test_what_the_augmentations_did_is_shown_once_and_not_where_nothing_is(
-    run: Path, photos: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(run, tmp_path / "second")
-    both = report_of(run, tmp_path / "second").text
-    assert both.count("The same as for") == 1
-    shutil.copytree(run, tmp_path / "begun")
-    (tmp_path / "begun" / "encoder.safetensors").unlink()
-    assert "The same as for" not in report_of(tmp_path / "begun", run).text
-
-
 def test_an_encoder_that_is_older_than_the_curves_says_so(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "copy")
     lines = (run / "metrics.jsonl").read_text().splitlines()
@@ -173,13 +162,13 @@ def test_no_group_is_both_pure_and_mixed() -> None:
         for n, classes in ((0, [(0, 1.0)]), (4, [(0, 0.5), (1, 0.5)]), (8, [(0, 0.25)] * 4))
     )
     pair = Group([12, 13], [(0, 0.5), (1, 0.5)])
-    assert notable([pure]) == {"largest": [pure], "purest": [], "most mixed": []}
-    found = {"largest": [pure, half], "purest": [pure], "most mixed": [half]}
+    assert notable([pure]) == {"Largest": [pure], "Purest": [], "Most mixed": []}
+    found = {"Largest": [pure, half], "Purest": [pure], "Most mixed": [half]}
     assert notable([pure, half]) == found
-    assert notable([pure, half, mixed, pair])["most mixed"] == [mixed]
-    assert notable([pure, pure])["most mixed"] == []
-    assert notable([half, mixed])["purest"] == []  # though it is purer than the other
-    assert notable([Group([1, 2, 3], [])])["purest"] == []  # without labels
+    assert notable([pure, half, mixed, pair])["Most mixed"] == [mixed]
+    assert notable([pure, pure])["Most mixed"] == []
+    assert notable([half, mixed])["Purest"] == []  # though it is purer than the other
+    assert notable([Group([1, 2, 3], [])])["Purest"] == []  # without labels
 
 
 def test_without_labels_what_needs_them_is_left_out_and_said(tmp_path: Path) -> None:

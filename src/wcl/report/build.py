@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from wcl.config import PretrainConfig, ReportConfig
+from wcl.config import ReportConfig
 from wcl.models.encoder import Encoder, load
 from wcl.report.charts import charts
 from wcl.report.groups import RunGroups, run_groups
@@ -185,19 +185,7 @@ def _groups(
     """Return the groups of each run, None for one without an encoder; nothing without images."""
     if images is None:
         return []
-    groups: list[RunGroups | None] = []
-    first_with: dict[str, str] = {}  # augmentations, and the first run that has them
-    for run, encoder, its_images in zip(runs, encoders, encoded, strict=True):
-        if encoder is None or its_images is None:
-            groups.append(None)
-            continue
-        same_as = ""
-        if run.config is not None:
-            first = first_with.setdefault(_augmentation(run.config), run.name)
-            same_as = "" if first == run.name else first
-        groups.append(run_groups(encoder, images, its_images, run.config, same_as))
-    return groups
-
-
-def _augmentation(config: PretrainConfig) -> str:
-    return repr((config.image_size, config.augment, config.crops, config.seed))
+    return [
+        run_groups(encoder, images, its_images, run.config) if encoder and its_images else None
+        for run, encoder, its_images in zip(runs, encoders, encoded, strict=True)
+    ]

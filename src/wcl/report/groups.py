@@ -65,9 +65,7 @@ class RunGroups:
     """None if the run has no weak labels."""
     neighbors: list[PictureRow]
     views: list[PictureRow]
-    """Empty if they are those of another run, or unknown."""
-    same_views_as: str = ""
-    """The name of that other run."""
+    """Empty if the settings of the run are unknown."""
 
     def has_neighbors(self, kind: str) -> bool:
         return any(picture.kind == kind for row in self.neighbors for picture in row.pictures)
@@ -78,14 +76,13 @@ def run_groups(
     images: ReportImages,
     encoded: EncodedImages,
     config: PretrainConfig | None,
-    same_views_as: str = "",
 ) -> RunGroups:
     """Return the groups, neighbors and views of one run."""
-    batch, views = None, []
-    if config is not None:
-        batch = batch_groups(encoder, images, config)
-        views = [] if same_views_as else view_rows(encoder, images, config)
-    return RunGroups(batch, neighbor_rows(images, encoded, config), views, same_views_as)
+    neighbors = neighbor_rows(images, encoded, config)
+    if config is None:
+        return RunGroups(None, neighbors, [])
+    batch, views = batch_groups(encoder, images, config), view_rows(encoder, images, config)
+    return RunGroups(batch, neighbors, views)
 
 
 def batch_groups(
@@ -137,50 +134,46 @@ def shares(classes: Sequence[int]) -> list[tuple[int, float]]:
 
 
 def notable(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Choose the groups to show; one may be under several headings.
+    """Choose the groups to show; a large one may also be pure or mixed.
 
     Args:
         groups: of a batch, the largest first.
     """
-    chosen = {"largest": [*groups[:_MAX_GROUPS]]}
+    chosen = {"Largest": [*groups[:_MAX_GROUPS]]}
     enough = [group for group in groups if group.classes and len(group.rows) >= _MIN_SIZE]
     # At most half of the groups, or the purest would also be the most mixed.
     count = min(_MAX_GROUPS, len(enough) // 2)
     by_purity = sorted(enough, key=lambda group: (-group.purity, -len(group.rows)))
-    chosen["purest"] = [group for group in by_purity[:count] if group.purity > _MAJORITY]
+    chosen["Purest"] = [group for group in by_purity[:count] if group.purity > _MAJORITY]
     mixed = [group for group in by_purity[count:] if group.purity < 1]
-    chosen["most mixed"] = sorted(mixed, key=lambda group: -group.entropy)[:count]
+    chosen["Most mixed"] = sorted(mixed, key=lambda group: -group.entropy)[:count]
     return chosen
 
 
 def _group_rows(
     images: ReportImages, chosen: dict[str, list[Group]]
 ) -> dict[str, list[PictureRow]]:
-    """Show each group once, under its first heading; captions mention the other headings."""
+    """Return a row of pictures for each group, under the first of its headings."""
     rows: dict[str, list[PictureRow]] = {}
     done: list[Group] = []
     for heading, groups in chosen.items():
-        rows[heading.capitalize()] = []
-        for group in groups:
-            if group in done:
-                continue
-            done.append(group)
-            also = [
-                f"the {other}" if len(chosen[other]) == 1 else f"one of the {other}"
-                for other in chosen
-                if other != heading and group in chosen[other]
-            ]
-            pictures = [picture(images, row, images.alt(row)) for row in group.rows[:MAX_PICTURES]]
-            more = max(0, len(group.rows) - MAX_PICTURES)
-            row = PictureRow(pictures, _caption(group, images.source.classes, also), more)
-            rows[heading.capitalize()].append(row)
+        new = [group for group in groups if group not in done]
+        done += new
+        rows[heading] = [
+            PictureRow(
+                [picture(images, row, images.alt(row)) for row in group.rows[:MAX_PICTURES]],
+                _caption(group, images.source.classes),
+                max(0, len(group.rows) - MAX_PICTURES),
+            )
+            for group in new
+        ]
     return rows
 
 
-def _caption(group: Group, classes: Sequence[str], also: Sequence[str]) -> str:
+def _caption(group: Group, classes: Sequence[str]) -> str:
     parts = [f"{len(group.rows)} images"]
     if group.classes:
         largest = ", ".join(f"{share:.0%} {classes[label]}" for label, share in group.classes[:3])
         more = len(group.classes) - 3
         parts.append(f"{largest} and {more} more" if more > 0 else largest)
-    return " · ".join([*parts, *(f"also {what}" for what in also)])
+    return " · ".join(parts)

@@ -89,11 +89,6 @@ def waiting_state(folder: Path) -> dict[str, Any]:
     return {
         "page": _page_version(RunFolder(folder), False),
         "status": "no run here yet; this page shows it as soon as it starts",
-        "training": False,
-        "stoppable": False,
-        "progress": 0.0,
-        "version": "",
-        "neighbors": 0.0,
     }
 
 

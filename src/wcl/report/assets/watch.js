@@ -37,11 +37,11 @@ async function update() {
     const state = await answer.json();
     if (state.page !== pageVersion) return location.reload();
     element("status").textContent = state.status;
-    element("progress").value = state.progress;
+    element("progress").value = state.progress ?? 0;
     element("stop").hidden = !state.stoppable;
     if (!state.training) element("stop").disabled = false;
     if (state.charts) redraw(state);
-    version = state.version;
+    version = state.version ?? "";
     await showNeighbors(state.neighbors);
   } catch {
     element("status").textContent = "wcl watch has ended or cannot read the run; these are the last curves it sent.";
