@@ -1,4 +1,4 @@
-"""Runs and data for reports, and what a page says, read as a browser reads it."""
+"""Runs and data for tests of reports, and a parser for the pages."""
 
 import json
 from html.parser import HTMLParser
@@ -12,14 +12,14 @@ from runs import photo_run
 from wcl.config import ReportConfig
 from wcl.report.build import write_report
 
-# No slash can be in a file's name, so no element can be closed by one; they need not be.
+# File names cannot hold a slash, so these elements are left open.
 WICKED_FILE = "<script>alert(1)<img src=x onerror=alert(2)>.jpg"
 WICKED_CLASS = '<b title="x">cat & co'
 MAGENTA = (230, 20, 200)
 
 
 def wicked_photos(root: Path) -> Path:
-    """Two classes of twelve photos, one class and one file with names that would do harm."""
+    """Write two classes of twelve photos; one class and one file have hostile names."""
     photo_folder(root, (WICKED_CLASS, "dog"))
     Image.new("RGB", (60, 60), MAGENTA).save(root / WICKED_CLASS / WICKED_FILE, quality=95)
     return root

@@ -1,4 +1,4 @@
-"""A run on photos with wicked names and its page, which tests of the report share."""
+"""A run on photos with hostile names, and its report, shared by tests."""
 
 import shutil
 from pathlib import Path
@@ -29,5 +29,5 @@ def page(run: Path) -> Page:
 
 @pytest.fixture
 def copy(run: Path, tmp_path: Path) -> Path:
-    """The run, to be changed."""
+    """A copy of the run that a test may change."""
     return Path(shutil.copytree(run, tmp_path / "copy"))

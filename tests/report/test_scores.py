@@ -6,49 +6,18 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
-import wcl
 from report_pages import report_of
 from runs import tiny_run
 from wcl.data import open_splits
-from wcl.models.encoder import Encoder, load
+from wcl.models.encoder import load
 from wcl.report.page import environment
-from wcl.report.quick_knn import scores_of
 from wcl.report.runs import read_run, read_runs
 from wcl.report.scores import Row, Scores, evaluated, verdicts
 
 _MARKS = r'<rect class="(pixels)"|<circle class="(?:dot )?(\w+)"'
-
-
-def test_a_quick_look_is_that_of_the_evaluation(run: Path, photos: Path) -> None:
-    (row,) = scores_of([read_run(str(run))], [load(run)], str(photos), 0, 0).rows
-    found = wcl.evaluate(run, "knn", photos, num_workers=0)
-    assert row.runs == [found.score]
-    assert (row.n_train, row.n_test) == (found.n_train, found.n_test)
-    description = load(run).description
-    torch.manual_seed(0)
-    blank = Encoder(description).eval()
-    assert row.untrained == [wcl.evaluate(blank, "knn", photos, num_workers=0).score]
-
-
-def test_raw_pixels_vote_by_cosine(tmp_path: Path) -> None:
-    run = tiny_run(tmp_path / "digits")
-    (row,) = scores_of([read_run(str(run))], [load(run)], "digits", 0, 0).rows
-    train, test = wcl.data.open_splits("digits")
-    assert isinstance(train, wcl.data.ArraySource) and isinstance(test, wcl.data.ArraySource)
-    assert train.labels is not None and test.labels is not None
-    bank, queries = (F.normalize(s.pixels.flatten(1).double(), dim=1) for s in (train, test))
-    right = 0
-    k = int(row.setting.removeprefix("k = "))
-    for query, label in zip(queries, test.labels, strict=True):
-        cosines, near = (bank @ query).topk(k)
-        votes = [float(torch.exp(cosines[train.labels[near] == c] / 0.1).sum()) for c in range(10)]
-        right += int(np.argmax(votes)) == int(label)
-    assert row.pixels == pytest.approx(right / len(queries), abs=0.004)
 
 
 def test_what_was_evaluated_is_shown_and_not_measured_again(copy: Path, photos: Path) -> None:

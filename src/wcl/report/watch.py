@@ -26,7 +26,6 @@ from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_lines import read_metrics
 
 _ADDRESS = "127.0.0.1"
-_HTTP_PORT = 80
 _TOKEN = "X-WCL-Token"
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -95,8 +94,7 @@ class WatchServer(ThreadingHTTPServer):
     def host_names(self) -> set[str]:
         """Names by which a browser on this machine may reach the server."""
         hosts = (_ADDRESS, "localhost")
-        without_port = hosts if self.server_port == _HTTP_PORT else ()
-        return {*without_port, *(f"{host}:{self.server_port}" for host in hosts)}
+        return {*hosts, *(f"{host}:{self.server_port}" for host in hosts)}
 
     @property
     def address(self) -> str:

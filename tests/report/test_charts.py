@@ -1,4 +1,4 @@
-"""The curves of a report: what the run logged, and nothing that is no number."""
+"""The curves of a report: what the run logged, without invalid lines."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ def test_curves_are_the_lines_of_the_run(run: Path, page: Page) -> None:
 
 
 def logged(kind: str, values: Sequence[float]) -> Run:
-    """A run of these losses and rates, one a step."""
+    """Return a run with these losses and learning rates, one per step."""
     lines = [
         {"kind": kind, "step": n, "epoch": n, "loss": value, "lr": value}
         for n, value in enumerate(values, 1)
