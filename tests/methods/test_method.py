@@ -1,0 +1,91 @@
+"""What all methods share: found by name, resumed exactly, the same on two processes."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import wcl
+from runs import TINY, assert_same_run, checkpoint, metrics, stopped_after, tiny_run
+from wcl.methods import METHODS, find_method
+from wcl.methods.simclr import SimCLR
+from wcl.system.errors import InputError
+
+# Beyond SimCLR and WCL, whose runs are tested in tests/training.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "moco": {"loss": {"queue_size": 48}},
+    "byol": {},
+    "swav": {
+        "loss": {"prototypes": 12, "freeze_epochs": 1},
+        "crops": {"count": 2, "size": 16, "scale": [0.3, 0.6], "warmup": 1},
+    },
+}
+
+
+@pytest.mark.parametrize("micro_batch_size", [0, 16])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_stopped_run_resumes_exactly(
+    name: str, micro_batch_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"method": name, "micro_batch_size": micro_batch_size, **SETTINGS[name]}
+    whole = tiny_run(tmp_path / "whole", **settings)
+    with stopped_after(6, monkeypatch):
+        tiny_run(tmp_path / "parts", **settings)
+    assert checkpoint(tmp_path / "parts")["step"] == 6
+    tiny_run(tmp_path / "parts", resume=True, **settings)
+    assert_same_run(whole, tmp_path / "parts")
+    first, second = (checkpoint(run)["method"] for run in (whole, tmp_path / "parts"))
+    assert all(torch.equal(first[key], second[key]) for key in first.keys() | second.keys())
+    assert wcl.load(whole).embed(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_two_processes_make_the_run_of_one(name: str, tmp_path: Path) -> None:
+    """In double precision; the pixels are single, hence the tolerance."""
+    settings = {**TINY, "method": name, "precision": "64-true", "threads": 1, **SETTINGS[name]}
+    one = wcl.pretrain("digits", **settings, out=str(tmp_path / "one"))
+    words = [f"--config={one / 'config.yaml'}", "--devices=2", f"--out={tmp_path / 'two'}"]
+    subprocess.run([sys.executable, "-m", "wcl", "pretrain", *words], check=True)
+    first, second = (checkpoint(run)["method"] for run in (one, tmp_path / "two"))
+    assert first.keys() == second.keys()
+    for key in first:
+        torch.testing.assert_close(first[key], second[key], rtol=1e-5, atol=1e-6, msg=key)
+    for line, other in zip(metrics(one), metrics(tmp_path / "two"), strict=True):
+        assert line["loss"] == pytest.approx(other["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if not find_method(name).supports_crops])
+def test_crops_for_a_method_without_them_are_an_input_error(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"--crops\.count: {name} .* set it to 0"):
+        tiny_run(tmp_path / "run", method=name, crops={"count": 2})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_settings_with_defaults_and_documents_its_paper(name: str) -> None:
+    found = find_method(name)
+    found.Settings()
+    assert sys.modules[found.__module__].__doc__
+    assert found.__doc__
+
+
+def test_methods_are_found_by_their_import_path() -> None:
+    assert find_method("simclr") is find_method("wcl.methods.simclr:SimCLR") is SimCLR
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("simclir", r"no method simclir .*did you mean simclr.*package\.module:Class"),
+        ("nowhere:Mine", r"nowhere:Mine cannot be imported"),
+        ("wcl.methods.simclr:Mine", r"cannot be imported"),
+        ("wcl.methods.simclr:SimCLRSettings", r"not a subclass of wcl\.methods\.Method"),
+        (":", "cannot be imported"),
+    ],
+)
+def test_a_method_that_cannot_be_found_is_an_input_error(name: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=rf"--method: .*{complaint}"):
+        find_method(name)
