@@ -1,4 +1,4 @@
-"""Color changes of whole batches, each image with its own factors and order.
+"""Change the colors of whole batches, each image with its own factors and order.
 
 The semantics are torchvision's `ColorJitter` and `RandomGrayscale` on RGB in [0, 1].
 """
@@ -14,7 +14,7 @@ _BLENDS = 3  # all but the last
 
 
 def to_grayscale(images: Tensor) -> Tensor:
-    """(N, 3, H, W) → (N, 1, H, W) luma (ITU-R 601); images of one channel are gray already."""
+    """Return the luma (ITU-R 601) of images: (N, 3, H, W) → (N, 1, H, W); gray stays as it is."""
     if images.shape[1] == 1:
         return images
     red, green, blue = images.unbind(dim=1)
@@ -29,16 +29,16 @@ def solarize(images: Tensor) -> Tensor:
 def color_jitter(images: Tensor, factors: Floats, order: Integers) -> Tensor:
     """Change brightness, contrast, saturation and hue, in each image's own order.
 
-    Brightness, contrast and saturation are all blends, f·x + (1 − f)·y, with nothing, the mean
-    gray and the gray image in the place of y, so one pass serves images at any of the three. Every
-    image has three blends, p of them before its change of hue. With the images sorted by p, those
-    that still have a blend to do are always a slice: nothing is computed and thrown away, nothing
-    is gathered in between, and hue, the costly one, is a single pass over all.
+    Brightness, contrast and saturation are blends f·x + (1 − f)·y, where y is black, the mean gray
+    or the gray image, so one pass serves images at any of the three. Every image has three blends,
+    p of them before its change of hue. With the images sorted by p, those with a blend left are
+    always a slice: nothing is computed in vain or gathered in between, and hue, the most expensive
+    change, is a single pass over all images.
 
     Args:
         images: (N, C, H, W) in [0, 1], C 1 or 3.
-        factors: (N, 4) of brightness, contrast, saturation (1 changes nothing) and hue (a full turn
-            of the color wheel is 1, 0 changes nothing).
+        factors: (N, 4) of brightness, contrast, saturation (1 changes nothing) and hue (in
+            turns of the color wheel, 0 changes nothing).
         order: (N, 4) a permutation of 0…3 per image.
 
     Returns:
@@ -60,23 +60,23 @@ def color_jitter(images: Tensor, factors: Floats, order: Integers) -> Tensor:
         turn = torch.from_numpy(factors[rows, HUE].astype(np.float32))
         work = rotate_hue(work, turn.to(images.device, non_blocking=True))
     for position in range(_BLENDS):
-        left = slice(int((before_hue[rows] > position).sum()), None)
-        chosen = rows[left]
-        _blend(work[left], weights[chosen, position], blends[chosen, position])
+        remaining = slice(int((before_hue[rows] > position).sum()), None)
+        chosen = rows[remaining]
+        _blend(work[remaining], weights[chosen, position], blends[chosen, position])
     return images.index_copy(0, at, work)
 
 
 def rotate_hue(images: Tensor, turn: Tensor) -> Tensor:
-    """Turn the hue of RGB images, keeping saturation and value of HSV.
+    """Rotate the hue of RGB images, keeping saturation and value of HSV.
 
     Hue in sixths of a turn is 0 + d_b − d_g where red is largest, 2 + d_r − d_b where green is, and
-    4 + d_g − d_r where blue is, with d the distance of a channel from the largest as a share of the
-    spread. Back again, a channel is the least plus the spread times a trapezium of the hue. The
-    cases are told apart by arithmetic: on a CPU `where` costs twenty times as much as `lerp`.
+    4 + d_g − d_r where blue is; d is the distance of a channel from the largest, divided by the
+    spread. In reverse, a channel is the smallest plus the spread times a trapezoid of the hue. The
+    cases are distinguished by arithmetic: on a CPU `where` takes twenty times as long as `lerp`.
 
     Args:
         images: (N, 3, H, W) in [0, 1].
-        turn: (N,) shares of a full turn.
+        turn: (N,) full turns.
 
     Returns:
         (N, 3, H, W).
@@ -85,27 +85,27 @@ def rotate_hue(images: Tensor, turn: Tensor) -> Tensor:
     largest = torch.maximum(torch.maximum(red, green), blue)
     least = torch.minimum(torch.minimum(red, green), blue)
     spread = largest - least
-    per_spread = spread.clamp(min=1e-12).reciprocal_()  # of gray: the distances are 0 anyway
+    per_spread = spread.clamp(min=1e-12).reciprocal_()  # for gray the distances are 0
     d_r, d_g, d_b = ((largest - channel).mul_(per_spread) for channel in (red, green, blue))
-    # 1 where the distance is 0: the least other distance of float32 colors is above 1e-8.
+    # 1 where the distance is 0; the smallest other distance of float32 colors is above 1e-8.
     red_largest, green_largest = (d.mul(-1e9).add_(1).clamp_(0, 1) for d in (d_r, d_g))
     hue = torch.lerp((d_g - d_r).add_(4), (d_r - d_b).add_(2), green_largest)
     hue = torch.lerp(hue, d_b.sub_(d_g), red_largest).add_(6 * turn[:, None, None])
     hue.add_((hue / 6).floor_(), alpha=-6)
 
-    turned = torch.empty_like(images)
-    trapezia = (
+    rotated = torch.empty_like(images)
+    trapezoids = (
         (hue - 3).abs_().sub_(1),
         (hue - 2).abs_().neg_().add_(2),
         (hue - 4).abs_().neg_().add_(2),
     )
-    for channel, height in enumerate(trapezia):
-        torch.addcmul(least, spread, height.clamp_(0, 1), out=turned[:, channel])
-    return turned
+    for channel, height in enumerate(trapezoids):
+        torch.addcmul(least, spread, height.clamp_(0, 1), out=rotated[:, channel])
+    return rotated
 
 
 def _blend(images: Tensor, weight: Floats, operation: Integers) -> None:
-    """x ← clamp(w·x + (1 − w)·y, 0, 1) in place, with y as each image's operation has it."""
+    """Set x to clamp(w·x + (1 − w)·y, 0, 1) in place; y depends on each image's operation."""
     if len(images) == 0:
         return
     parameters = np.stack([weight, operation == CONTRAST, operation == SATURATION], axis=1)

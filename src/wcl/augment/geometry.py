@@ -1,8 +1,8 @@
-"""Crops, flips, blurs and small affine maps of whole batches, each image with its own parameters.
+"""Crop, flip, blur and warp whole batches, each image with its own parameters.
 
 A resized crop and a flip are linear and separable: X ↦ A X Bᵀ with a small matrix per image for
-the rows and one for the columns. So one product of matrices does both, on any device, and
-reproduces exactly what cropping and then resizing would give.
+the rows and one for the columns. So one matrix product does both on any device, and equals
+cropping followed by resizing.
 """
 
 import math
@@ -25,12 +25,12 @@ def crop_boxes(
     scale: tuple[float, float],
     ratio: tuple[float, float],
 ) -> Integers:
-    """Random crops with the distribution of torchvision's RandomResizedCrop.
+    """Draw random crops with the distribution of torchvision's RandomResizedCrop.
 
     Args:
         u: (N, CROP_DRAWS) uniform numbers.
         heights, widths: (N,) sizes of the images.
-        area: range of the crop's share of the image's area.
+        scale: range of the crop's share of the image's area.
         ratio: range of width / height, drawn uniformly in its logarithm.
 
     Returns:
@@ -46,7 +46,7 @@ def crop_boxes(
 
     first = fits.argmax(axis=1)
     row = np.arange(len(u))
-    # No attempt fitted: the largest centerd crop whose ratio is allowed.
+    # If no attempt fits: the largest centered crop whose ratio is allowed.
     whole = widths / heights
     widest = np.maximum(np.minimum(widths, np.rint(heights * ratio[1])), 1).astype(np.int64)
     tallest = np.maximum(np.minimum(heights, np.rint(widths / ratio[0])), 1).astype(np.int64)
@@ -60,13 +60,13 @@ def crop_boxes(
 
 
 def resized_crop(images: Tensor, boxes: Tensor, size: int, flip: Tensor | None = None) -> Tensor:
-    """Cut a box out of every image and resize it, bilinear with antialiasing; flip some.
+    """Crop a box of every image and resize it, bilinear with antialiasing; flip some.
 
     Args:
         images: (N, C, H, W), floating point.
         boxes: (N, 4) top, left, height, width.
         size: height and width of the result.
-        flip: (N,) which images to mirror left to right.
+        flip: (N,) whether to mirror each image left to right.
 
     Returns:
         (N, C, size, size).
@@ -78,7 +78,7 @@ def resized_crop(images: Tensor, boxes: Tensor, size: int, flip: Tensor | None =
 
 
 def gaussian_blur(images: Tensor, sigma: Tensor, kernel: int) -> Tensor:
-    """Gaussian blur with a width per image; borders are mirrored, as torchvision does.
+    """Blur with a Gaussian of its own for each image; borders are reflected as in torchvision.
 
     Args:
         images: (N, C, H, W), floating point.
@@ -94,7 +94,7 @@ def gaussian_blur(images: Tensor, sigma: Tensor, kernel: int) -> Tensor:
     count, channels, height, width = images.shape
     reach = kernel // 2
     planes = F.pad(images, (reach,) * 4, mode="reflect").flatten(0, 1)[None]
-    # A group of its own for every channel of every image: each has its own taps.
+    # One group per channel of each image, because each image has its own taps.
     weight = taps.repeat_interleave(channels, dim=0)[:, None]
     planes = F.conv2d(planes, weight[:, :, None, :], groups=count * channels)
     planes = F.conv2d(planes, weight[:, :, :, None], groups=count * channels)
@@ -102,7 +102,7 @@ def gaussian_blur(images: Tensor, sigma: Tensor, kernel: int) -> Tensor:
 
 
 def affine(images: Tensor, angle: Tensor, shear: Tensor, zoom: Tensor, shift: Tensor) -> Tensor:
-    """Rotate, shear, zoom and shift about the center; what comes from outside is zero.
+    """Rotate, shear, zoom and shift about the center; pixels from outside are zero.
 
     The same map as torchvision's `affine` with bilinear interpolation.
 
@@ -121,7 +121,7 @@ def affine(images: Tensor, angle: Tensor, shear: Tensor, zoom: Tensor, shift: Te
     cos, sin, tan = torch.cos(turn), torch.sin(turn), torch.tan(lean)
     a, b, c, d = ((cos - sin * tan) / zoom, (cos * tan + sin) / zoom, -sin / zoom, cos / zoom)
     right, down = shift.unbind(dim=1)
-    # affine_grid counts in half image sizes.
+    # affine_grid measures in halves of the image size.
     across, along = images.shape[3] / 2, images.shape[2] / 2
     first_row = [a, b * along / across, -(a * right + b * down) / across]
     second_row = [c * across / along, d, -(c * right + d * down) / along]
@@ -133,10 +133,10 @@ def affine(images: Tensor, angle: Tensor, shear: Tensor, zoom: Tensor, shift: Te
 def _resize_matrix(
     start: Tensor, length: Tensor, full: int, size: int, flip: Tensor | None = None
 ) -> Tensor:
-    """(N, size, full) weights that resize pixels [start, start + length) of `full` to `size`.
+    """Return weights (N, size, full) that resize pixels [start, start + length) of `full` to `size`.
 
-    A triangle as wide as the reduction, cut off at the crop's border and normalized: PIL's and
-    torchvision's bilinear filter with antialiasing.
+    The filter is PIL's and torchvision's, bilinear with antialiasing: a triangle as wide as the
+    reduction, truncated at the border of the crop and normalized.
     """
     device, dtype = start.device, start.dtype
     scale = (length / size)[:, None]
@@ -153,7 +153,7 @@ def _resize_matrix(
 
 
 def _rows_and_columns(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """A X Bᵀ for every channel: (N, C, H, W), (N, h, H), (N, w, W) → (N, C, h, w)."""
+    """Compute A X Bᵀ for every channel: (N, C, H, W), (N, h, H), (N, w, W) → (N, C, h, w)."""
     count, channels, height, width = images.shape
     across = torch.bmm(images.reshape(count, channels * height, width), columns.transpose(1, 2))
     return torch.matmul(rows[:, None], across.view(count, channels, height, -1))

@@ -1,8 +1,7 @@
-"""From images to augmented views: which operations, in which order, with which random numbers.
+"""Make augmented views of images: the operations, their order and their random numbers.
 
-Two paths share one definition. Small images of one size are cropped here, in the batch; photos
-arrive cropped by the decoding workers, which ask `boxes` where to cut. Everything after the crop
-is the same batched code.
+Small images of one size are cropped here, in the batch. Photos arrive cropped by the decoding
+workers, which call `boxes`. Everything after the crop is the same code for both.
 """
 
 import math
@@ -19,10 +18,9 @@ from wcl.config import AugmentConfig
 from wcl.ops.randomness import Draws, Integers, between
 from wcl.system.errors import InputError
 
-# Pixels worked on at a time: 512 images of 32×32 on a CPU, where fewer make the calls cost more
-# than the work and many more leave the cache; other devices want few large calls.
-_PIXELS_AT_A_TIME = {"cpu": 2**19}
-_PIXELS_AT_A_TIME_ELSEWHERE = 2**26
+# Pixels per chunk. On a CPU 512 images of 32×32: with fewer the calls take longer than the work,
+# and many more do not fit into the cache. Other devices work best with few large calls.
+_CPU_CHUNK, _CHUNK = 2**19, 2**26
 
 
 Flags = npt.NDArray[np.bool_]
@@ -38,22 +36,22 @@ class ViewMaker:
         for name in ("mean", "std"):
             if len(getattr(config, name)) < channels:
                 raise InputError(
-                    f"augment.{name}: one number is needed for each of {channels} channels"
+                    f"augment.{name}: give one number for each of the {channels} channels"
                 )
 
     def boxes(self, heights: Integers, widths: Integers, draws: Draws) -> Integers:
-        """(N, 4) where to cut each view out of its image: top, left, height, width."""
+        """Return where to cut each view out of its image: (N, 4) top, left, height, width."""
         uniform = draws.uniform("crop", CROP_DRAWS)
         return crop_boxes(uniform, heights, widths, self.config.scale, self.config.ratio)
 
     def least_side(self, height: int, width: int) -> float:
-        """Roughly the shortest side that a box in an image of this size can have."""
+        """Return about the shortest side that a box in an image of this size can have."""
         low, high = self.config.ratio
         narrowest = math.sqrt(self.config.scale[0] * height * width / max(high, 1 / low))
         return min(narrowest, height, width)
 
     def from_images(self, images: Tensor, draws: Draws) -> Tensor:
-        """Views of whole images of one size: (N, C, H, W) uint8 → (N, C, size, size) float."""
+        """Make views of images of one size: (N, C, H, W) uint8 → (N, C, size, size) float."""
         views = self._empty(draws, images)
         pixels = max(images.shape[2] * images.shape[3], self.size**2)
         for rows in _chunks(len(draws), pixels, images.device):
@@ -70,7 +68,7 @@ class ViewMaker:
         return views
 
     def from_crops(self, crops: Tensor, draws: Draws) -> Tensor:
-        """Views of crops that were cut at `boxes`: (N, C, size, size) uint8 → float."""
+        """Make views of crops that were cut at `boxes`: (N, C, size, size) uint8 → float."""
         views = self._empty(draws, crops)
         for rows in _chunks(len(draws), self.size**2, crops.device):
             part = draws[rows]
@@ -147,7 +145,7 @@ class ViewMaker:
         chosen = _chosen(picked, views.device)
         if len(chosen):
             sigma = between(uniform[picked, 1], *self.config.blur_sigma).astype(np.float32)
-            # A tenth of the image, as SimCLR has it, and odd: 23 taps at 224 pixels.
+            # A tenth of the image as in SimCLR, made odd: 23 taps at 224 pixels.
             kernel = max(3, int(0.1 * self.size) // 2 * 2 + 1)
             views[chosen] = gaussian_blur(views[chosen], _to(views.device, sigma), kernel)
         return views
@@ -176,18 +174,17 @@ class ViewMaker:
 
 @cache
 def _by_channel(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """(C, 1, 1) on the device, copied there once."""
+    """Return a cached (C, 1, 1) tensor on the device."""
     return torch.tensor(values, device=device)[:, None, None]
 
 
 def _chunks(count: int, pixels: int, device: torch.device) -> list[slice]:
-    at_a_time = _PIXELS_AT_A_TIME.get(device.type, _PIXELS_AT_A_TIME_ELSEWHERE)
-    step = max(1, at_a_time // pixels)
+    step = max(1, (_CPU_CHUNK if device.type == "cpu" else _CHUNK) // pixels)
     return [slice(start, start + step) for start in range(0, count, step)]
 
 
 def _chosen(picked: Flags, device: torch.device) -> Tensor:
-    """Row numbers, found on the host, where they are known without waiting for the device."""
+    """Return the rows, computed on the host so that nothing waits for the device."""
     return _to(device, np.flatnonzero(picked))
 
 
