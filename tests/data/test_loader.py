@@ -53,15 +53,15 @@ def test_a_view_depends_on_seed_epoch_image_and_view_and_not_on_its_batch() -> N
     row = int(np.flatnonzero(large[0].index == index)[0])
     for view in (0, 1):
         torch.testing.assert_close(
-            large[0].views[0][view * 1024 + row],
-            small[5].views[0][view * 64 + 7],
+            large[0].views[0][view, row],
+            small[5].views[0][view, 7],
             rtol=1e-5,
             atol=1e-5,
         )
 
 
 def test_the_two_views_of_an_image_differ() -> None:
-    views = digit_batches(256)[0].views[0].unflatten(0, (2, -1))
+    views = digit_batches(256)[0].views[0]
     assert (views[0] != views[1]).flatten(1).any(dim=1).all()
 
 
@@ -94,7 +94,7 @@ def test_photos_are_cut_where_the_draws_say(tmp_path: Path) -> None:
             top, left, height, width = box.tolist()
             crop = image.crop((left, top, left + width, top + height)).resize((24, 24), 2)
             expected = torch.from_numpy(np.array(crop)).permute(2, 0, 1) / 255
-            torch.testing.assert_close(batch.views[0][view * 4 + row], expected, rtol=0, atol=1e-6)
+            torch.testing.assert_close(batch.views[0][view, row], expected, rtol=0, atol=1e-6)
 
 
 def test_fewer_images_than_a_batch_is_refused_with_a_remedy() -> None:
@@ -108,12 +108,12 @@ SMALL_DIGITS = dataclasses.replace(DIGITS, scale=(0.3, 0.6))
 PLAIN = AugmentConfig(flip=0, jitter=0, grayscale=0, blur=0, mean=(0, 0, 0), std=(1, 1, 1))
 
 
-def digit_kinds(count: int, crop_sources: Integers | None = None) -> list[ViewSpec]:
+def digit_specs(count: int, crop_sources: Integers | None = None) -> list[ViewSpec]:
     small = ViewMaker(SMALL_DIGITS, 16, 1)
     return [ViewSpec(ViewMaker(DIGITS, 32, 1), 2), ViewSpec(small, count, crop_sources)]
 
 
-def photo_kinds(count: int, crop_sources: Integers | None = None) -> list[ViewSpec]:
+def photo_specs(count: int, crop_sources: Integers | None = None) -> list[ViewSpec]:
     """With the whole of the augmentation."""
     small = ViewMaker(AugmentConfig(scale=(0.1, 0.4)), 16)
     return [ViewSpec(ViewMaker(AugmentConfig(), 32), 2), ViewSpec(small, count, crop_sources)]
@@ -144,14 +144,14 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Source:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_each_kind_of_view_has_its_number_and_size(count: int, photos: Source) -> None:
-    digits = next(Loader(open_source("digits"), 64, 0, CPU).epoch(0, digit_kinds(count)))
-    assert [tuple(v.shape) for v in digits.views] == [(128, 1, 32, 32), (count * 64, 1, 16, 16)]
-    batch = next(Loader(photos, 20, 0, CPU, num_workers=0).epoch(0, photo_kinds(count)))
+    digits = next(Loader(open_source("digits"), 64, 0, CPU).epoch(0, digit_specs(count)))
+    assert [tuple(v.shape) for v in digits.views] == [(2, 64, 1, 32, 32), (count, 64, 1, 16, 16)]
+    batch = next(Loader(photos, 20, 0, CPU, num_workers=0).epoch(0, photo_specs(count)))
     seen = len(batch.index)
     assert seen + len(batch.skipped) == 20
     assert [tuple(v.shape) for v in batch.views] == [
-        (2 * seen, 3, 32, 32),
-        (count * seen, 3, 16, 16),
+        (2, seen, 3, 32, 32),
+        (count, seen, 3, 16, 16),
     ]
 
 
@@ -161,14 +161,14 @@ def test_a_small_crop_in_memory_is_what_its_draws_make_of_its_origin(neighbors: 
     source = open_source("digits")
     assert isinstance(source, ArraySource)
     table = some_origins(len(source), 3)
-    kinds = digit_kinds(3, table if neighbors else None)
-    batch = next(Loader(source, 32, 5, CPU).epoch(4, kinds))
+    specs = digit_specs(3, table if neighbors else None)
+    batch = next(Loader(source, 32, 5, CPU).epoch(4, specs))
     for row, index in enumerate(batch.index.tolist()):
         for k in range(3):
             origin = int(table[index, k]) if neighbors else index
             draws = Draws(5, 4, np.array([index]), np.array([2 + k]))
-            expected = kinds[1].maker.from_images(source.pixels[origin][None], draws)
-            found = batch.views[1][k * 32 + row]
+            expected = specs[1].maker.from_images(source.pixels[origin][None], draws)
+            found = batch.views[1][k, row]
             torch.testing.assert_close(found, expected[0], rtol=1e-5, atol=1e-5)
 
 
@@ -177,8 +177,8 @@ def test_a_small_crop_of_a_photo_is_pils_of_its_origin(neighbors: bool, tmp_path
     source = open_source(str(photo_folder(tmp_path / "data")))
     table = some_origins(len(source), 3)
     maker = ViewMaker(dataclasses.replace(PLAIN, scale=(0.1, 0.4)), 16)
-    kinds = [ViewSpec(ViewMaker(PLAIN, 24), 2), ViewSpec(maker, 3, table if neighbors else None)]
-    batch = next(Loader(source, 8, 7, CPU, num_workers=1).epoch(2, kinds))
+    specs = [ViewSpec(ViewMaker(PLAIN, 24), 2), ViewSpec(maker, 3, table if neighbors else None)]
+    batch = next(Loader(source, 8, 7, CPU, num_workers=1).epoch(2, specs))
     for row, index in enumerate(batch.index.tolist()):
         for k in range(3):
             image = source.image(int(table[index, k]) if neighbors else index).convert("RGB")
@@ -187,18 +187,18 @@ def test_a_small_crop_of_a_photo_is_pils_of_its_origin(neighbors: bool, tmp_path
             top, left, height, width = box.tolist()
             crop = image.crop((left, top, left + width, top + height)).resize((16, 16), 2)
             expected = torch.from_numpy(np.array(crop)).permute(2, 0, 1) / 255
-            torch.testing.assert_close(batch.views[1][k * 8 + row], expected, rtol=0, atol=1e-6)
+            torch.testing.assert_close(batch.views[1][k, row], expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("neighbors", [False, True])
 def test_small_crops_leave_the_views_as_they_were(neighbors: bool, tmp_path: Path) -> None:
     """Bit for bit, where photos are not so large that they are decoded at a reduced scale."""
     folder = open_source(str(photo_folder(tmp_path / "data")))
-    for source, kinds in ((open_source("digits"), digit_kinds), (folder, photo_kinds)):
+    for source, specs in ((open_source("digits"), digit_specs), (folder, photo_specs)):
         loader = Loader(source, 8, 0, CPU, num_workers=0)
         table = some_origins(len(source), 4) if neighbors else None
-        alone = next(loader.epoch(1, kinds(0)[:1]))
-        beside = next(loader.epoch(1, kinds(4, table)))
+        alone = next(loader.epoch(1, specs(0)[:1]))
+        beside = next(loader.epoch(1, specs(4, table)))
         assert np.array_equal(alone.index, beside.index)
         assert torch.equal(alone.views[0], beside.views[0])
 
@@ -206,9 +206,9 @@ def test_small_crops_leave_the_views_as_they_were(neighbors: bool, tmp_path: Pat
 def test_more_crops_leave_the_first_ones_as_they_were() -> None:
     source = open_source("digits")
     table = some_origins(len(source), 4)
-    two = next(Loader(source, 64, 0, CPU).epoch(0, digit_kinds(2, table[:, :2])))
-    four = next(Loader(source, 64, 0, CPU).epoch(0, digit_kinds(4, table)))
-    torch.testing.assert_close(two.views[1], four.views[1][: 2 * 64], rtol=1e-5, atol=1e-5)
+    two = next(Loader(source, 64, 0, CPU).epoch(0, digit_specs(2, table[:, :2])))
+    four = next(Loader(source, 64, 0, CPU).epoch(0, digit_specs(4, table)))
+    torch.testing.assert_close(two.views[1], four.views[1][:2], rtol=1e-5, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -219,8 +219,8 @@ def epochs_of_neighbors(photos: Source) -> list[Batch]:
 
 def batches_of_three_epochs(loader: Loader) -> list[Batch]:
     table = some_origins(len(loader.source), 3)
-    kinds = [photo_kinds(3), photo_kinds(3, table), photo_kinds(3, table[::-1].copy())]
-    return [batch for epoch in range(3) for batch in loader.epoch(epoch, kinds[epoch])]
+    specs = [photo_specs(3), photo_specs(3, table), photo_specs(3, table[::-1].copy())]
+    return [batch for epoch in range(3) for batch in loader.epoch(epoch, specs[epoch])]
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ def test_neither_workers_nor_their_cache_change_a_crop(
 def test_an_epoch_of_neighbors_can_begin_at_any_step(
     photos: Source, epochs_of_neighbors: list[Batch]
 ) -> None:
-    kinds = photo_kinds(3, some_origins(len(photos), 3))
-    rest = list(Loader(photos, 16, 0, CPU, num_workers=1).epoch(1, kinds, start=2))
+    specs = photo_specs(3, some_origins(len(photos), 3))
+    rest = list(Loader(photos, 16, 0, CPU, num_workers=1).epoch(1, specs, start=2))
     assert_same_batches(rest, epochs_of_neighbors[5:6])
 
 
@@ -245,13 +245,13 @@ def damaged(kind: str, photos: Source) -> tuple[Source, list[ViewSpec], list[Vie
     """Images, their plain views, their views cut from unreadable images, and which these are."""
     if kind == "photos":
         bad = [10, 24 + 11]
-        return photos, photo_kinds(2), photo_kinds(2, np.tile(bad, (len(photos), 1))), bad
+        return photos, photo_specs(2), photo_specs(2, np.tile(bad, (len(photos), 1))), bad
     digits = open_source("digits")
     assert isinstance(digits, ArraySource)
     source = ArraySource("some", digits.pixels[:48], None)
     source.unreadable = {5: "damaged", 20: "cut short"}
     bad = list(source.unreadable)
-    return source, digit_kinds(2), digit_kinds(2, np.tile(bad, (len(source), 1))), bad
+    return source, digit_specs(2), digit_specs(2, np.tile(bad, (len(source), 1))), bad
 
 
 @pytest.mark.parametrize("kind", ["memory", "photos"])
@@ -266,7 +266,7 @@ def test_unreadable_neighbors_give_crops_of_the_image_and_unreadable_images_none
     seen = np.concatenate([batch.index for batch in found])
     assert sorted([*seen.tolist(), *bad]) == list(range(48))
     for batch in found:
-        assert [len(views) for views in batch.views] == [2 * len(batch.index)] * 2
+        assert [views.shape[:2] for views in batch.views] == [(2, len(batch.index))] * 2
 
 
 @pytest.mark.parametrize("kind", ["memory", "photos"])
@@ -280,10 +280,10 @@ def test_views_of_chosen_images_are_those_of_the_first_epoch(kind: str, photos: 
 def test_a_batch_of_which_nothing_can_be_read_is_empty(kind: str, photos: Source) -> None:
     source, plain, lost, bad = damaged(kind, photos)
     part = subset(source, np.array(bad))
-    for kinds in (plain, lost):
-        table = None if kinds is plain else np.array([[0, 1], [1, 0]])
-        kinds = [kinds[0], dataclasses.replace(kinds[1], crop_sources=table)]
-        (batch,) = Loader(part, 2, 0, CPU, num_workers=0).epoch(0, kinds)
+    for specs in (plain, lost):
+        table = None if specs is plain else np.array([[0, 1], [1, 0]])
+        specs = [specs[0], dataclasses.replace(specs[1], crop_sources=table)]
+        (batch,) = Loader(part, 2, 0, CPU, num_workers=0).epoch(0, specs)
         assert len(batch.index) == 0
-        assert [len(views) for views in batch.views] == [0, 0]
+        assert [views.shape[:2] for views in batch.views] == [(2, 0), (2, 0)]
         assert sorted(batch.skipped) == [0, 1]

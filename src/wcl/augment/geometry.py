@@ -133,7 +133,7 @@ def affine(images: Tensor, angle: Tensor, shear: Tensor, zoom: Tensor, shift: Te
 def _resize_matrix(
     start: Tensor, length: Tensor, full: int, size: int, flip: Tensor | None = None
 ) -> Tensor:
-    """Return weights (N, size, full) that resize pixels [start, start + length) of `full` to `size`.
+    """Return weights that resize pixels [start, start + length) of `full`: (N, size, full).
 
     The filter is PIL's and torchvision's, bilinear with antialiasing: a triangle as wide as the
     reduction, truncated at the border of the crop and normalized.
