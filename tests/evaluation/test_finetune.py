@@ -135,7 +135,7 @@ def test_all_parts_are_trained_as_the_protocol_says(run: Path) -> None:
     batches = [b for epoch in range(2) for b in loader.epoch(epoch, [ViewSpec(maker, 1)])]
     expected.train()
     for step, batch in enumerate(batches):
-        loss = F.cross_entropy(expected(batch.views[0]), chosen.labels[batch.rows])
+        loss = F.cross_entropy(expected(batch.views[0][0]), chosen.labels[batch.rows])
         cosine = 0.5 * (1 + torch.cos(torch.tensor(torch.pi * step / 4)))
         gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():

@@ -142,7 +142,7 @@ class CropFeatures:
             if len(batch.index):
                 empty = False
                 with torch.no_grad():
-                    inputs = self._encoder.backbone(batch.views[0]).float()
+                    inputs = self._encoder.backbone(batch.views[0][0]).float()
                 yield inputs, batch.rows
         if empty:
             raise InputError(f"{self._source.name}: {none_can_be_read(len(self._source))}")

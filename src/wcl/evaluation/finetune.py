@@ -187,13 +187,13 @@ def fit(
             for group in optimizer.param_groups:
                 group["lr"] = lr_at(step, group["peak"], 0, total)
             optimizer.zero_grad(set_to_none=True)
-            F.cross_entropy(network(batch.views[0]), labels[batch.rows]).backward()
+            F.cross_entropy(network(batch.views[0][0]), labels[batch.rows]).backward()
             optimizer.step()
             last = batch
     if last is None:
         raise InputError(f"{loader.source.name}: fewer than 2 labeled images can be read")
     with torch.no_grad():  # also detects a divergence in the last step
-        loss = F.cross_entropy(network.eval()(last.views[0]), labels[last.rows])
+        loss = F.cross_entropy(network.eval()(last.views[0][0]), labels[last.rows])
     if not loss < _DIVERGED:  # true for NaN, too
         raise RunError(
             f"{description} with learning rates of {lrs[0]:g} and {lrs[1]:g}: the classifier "
