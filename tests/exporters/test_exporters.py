@@ -446,13 +446,11 @@ def test_an_export_that_fails_half_way_leaves_nothing(
 @pytest.mark.parametrize("to", ["torchscript", "onnx"])
 def test_tensors_of_another_kind_are_refused_in_one_line(to: str, resnet: Path) -> None:
     opened = wcl.load(exported(resnet, to))
-    with pytest.raises(
-        InputError, match=r"images are \(N, 3, 32, 32\); these are \(2, 3, 48, 48\)"
-    ):
+    with pytest.raises(InputError, match=r"must be \(N, 3, 32, 32\), not \(2, 3, 48, 48\)"):
         opened.embed(pixels(2, size=48))
-    with pytest.raises(ValueError, match="images are bytes"):
+    with pytest.raises(ValueError, match="uint8"):
         opened.embed(torch.zeros(2, 3, SIZE, SIZE))
-    with pytest.raises(ValueError, match=r"images are \(N, 3, height, width\)"):
+    with pytest.raises(ValueError, match=r"\(N, 3, height, width\)"):
         opened.embed(pixels(2, channels=1))
 
 
@@ -611,7 +609,7 @@ def test_files_that_others_wrote_are_not_opened(tmp_path: Path) -> None:
     opset = [onnx.helper.make_opsetid("", 17)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "x.onnx")
     for name in ("pickled.pt", "script.pt", "weights.safetensors", "x.onnx"):
-        with pytest.raises(InputError, match="but not an encoder that wcl"):
+        with pytest.raises(InputError, match=r"but not an encoder .*wcl"):
             wcl.load(tmp_path / name)
     assert not (tmp_path / "sprung").exists()
 

@@ -66,9 +66,8 @@ class ExportedEncoder(Embedder):
         size = self.description.image_size
         if pixels.shape[2:] != (size, size):
             raise InputError(
-                f"images are (N, {self.description.channels}, {size}, {size}); these are "
-                f"{tuple(pixels.shape)}; an exported encoder accepts no other size, but resizes "
-                "files and PIL images"
+                f"images must be (N, {self.description.channels}, {size}, {size}), not "
+                f"{tuple(pixels.shape)}: an exported encoder resizes only files and PIL images"
             )
 
     def _features(self, pixels: Tensor) -> Tensor:
