@@ -1,6 +1,7 @@
 """BYOL: its loss against a loop, its momentum schedule, and its asymmetric views."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from wcl.config import AugmentConfig
 from wcl.methods.byol import BYOL, BYOLSettings
 
 
-def byol(**settings: float) -> BYOL:
+def byol(**settings: Any) -> BYOL:
     method = build("byol", **settings).double()
     assert isinstance(method, BYOL)
     return method
