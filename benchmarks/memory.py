@@ -38,7 +38,7 @@ def _measure(threads: int, call: Callable[..., object], *args: object) -> tuple[
 def extra_bytes(call: Callable[[], object]) -> float:
     """Return the peak memory of a call above the current usage; NaN except on Linux."""
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # resets the recorded peak
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # resets the recorded peak
     except OSError:
         return math.nan
     before = _memory("VmRSS")
@@ -47,6 +47,6 @@ def extra_bytes(call: Callable[[], object]) -> float:
 
 
 def _memory(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     line = next(line for line in lines if line.startswith(name))
     return int(line.split()[1]) * 1024

@@ -1,5 +1,6 @@
 """The package without what only POSIX systems have, and with processes that are not forked."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import wcl
 from images import photo_folder
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig
@@ -22,7 +24,7 @@ import importlib, os, pkgutil, signal, sys
 def import_all():
     import wcl
     for module in pkgutil.walk_packages(wcl.__path__, "wcl."):
-        if "__main__" not in module.name and "exporters" not in module.name:
+        if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 
 import_all()  # other packages keep what they find now
@@ -69,6 +71,19 @@ def test_a_folder_that_cannot_be_opened_is_no_error(
     fsync(tmp_path)
     monkeypatch.undo()
     assert (tmp_path / "file").read_text() == "content"
+
+
+def test_text_files_are_utf_8_on_every_system() -> None:
+    """The default encoding of Windows is another one."""
+    for module in Path(wcl.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                modes = [a.value for a in node.args[:1] if isinstance(a, ast.Constant)]
+                is_text = node.func.attr in ("read_text", "write_text") or (
+                    node.func.attr == "open" and modes in (["r"], ["w"], ["a"], ["x"])
+                )
+                given = {keyword.arg for keyword in node.keywords}
+                assert not is_text or "encoding" in given, (module, node.lineno)
 
 
 def photo_views(source: Source, num_workers: int) -> list[torch.Tensor]:

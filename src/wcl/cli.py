@@ -190,12 +190,12 @@ def recipes(words: list[str]) -> int:
 
     if not words:
         for name in recipe_names():
-            about = recipe_file(name).read_text().splitlines()[0].removeprefix("# ")
+            about = recipe_file(name).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
             print(f"{name:<21} {about}")
     elif words[0] in ("-h", "--help"):
         print("usage: wcl recipes [NAME]\n\nList the recipes, or print one of them.")
     else:
-        print(recipe_file(words[0]).read_text(), end="")
+        print(recipe_file(words[0]).read_text(encoding="utf-8"), end="")
     return 0
 
 

@@ -81,7 +81,7 @@ class ChunkStore:
             self.remove()
         folder.mkdir()
         with atomic_write(file) as unfinished:
-            unfinished.write_text(key)
+            unfinished.write_text(key, encoding="utf-8")
 
     def files(self, source: int) -> list[Path]:
         """Return the chunks of a source, in order, up to the first incomplete one."""

@@ -166,7 +166,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         InputError: the file cannot be read, or holds something else.
     """
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{path}: cannot be read ({one_line(str(error))})") from error
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):

@@ -19,7 +19,7 @@ def read_config(path: Path) -> dict[str, Any]:
         InputError: the file cannot be read, or holds no settings.
     """
     try:
-        settings = yaml.safe_load(path.read_text())
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{path}: cannot be read ({one_line(str(error))})") from error
     if not isinstance(settings, dict):
@@ -29,7 +29,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def write_config(config: PretrainConfig, path: Path) -> None:
     """Write the settings of a run, atomically."""
-    with atomic_write(path) as unfinished, unfinished.open("w") as file:
+    with atomic_write(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
         yaml.safe_dump(plain_values(asdict(config)), file, sort_keys=False, allow_unicode=True)
 
 

@@ -103,7 +103,7 @@ def voc_folder(path: Path) -> Path | None:
 
 def _listed(path: Path) -> list[str]:
     """Return the first word of every line, without duplicates."""
-    lines = path.read_text(errors="surrogateescape").splitlines()
+    lines = path.read_text(errors="surrogateescape", encoding="utf-8").splitlines()
     return list(dict.fromkeys(line.split()[0] for line in lines if line.strip()))
 
 

@@ -82,7 +82,7 @@ def write_confusion(
 
 def _write_table(counts: Tensor, classes: Sequence[str], path: Path) -> None:
     """Write a line per true class, with a column per predicted class."""
-    with path.open("w", newline="", errors="replace") as file:
+    with path.open("w", newline="", errors="replace", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["true \\ predicted", *classes])
         writer.writerows([name, *row] for name, row in zip(classes, counts.tolist(), strict=True))

@@ -145,7 +145,7 @@ def _write(folder: RunFolder, evaluation: dict[str, Any]) -> str:
     try:
         for path, text in texts.items():
             with atomic_write(path) as unfinished:
-                unfinished.write_text(text.rstrip() + "\n")
+                unfinished.write_text(text.rstrip() + "\n", encoding="utf-8")
     except OSError as error:  # the table is printed all the same
         return f"the table is not written to the run folder ({error})"
     return f"wrote the table to {folder.evaluation_table}"

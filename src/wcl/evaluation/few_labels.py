@@ -89,7 +89,7 @@ def _count(spec: str, name: str, size: int) -> int:
 
 def _listed(source: Source, path: Path) -> Integers:
     try:
-        lines = [line.strip() for line in path.read_text("utf-8-sig").split("\n")]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a text file of image names, one per line") from error
     listed = [line.removeprefix("./") for line in lines if line and not line.startswith("#")]

@@ -216,7 +216,7 @@ def draw(
 def _write_coordinates(path: Path, source: Source, rows: Tensor, maps: dict[str, Tensor]) -> None:
     """Write one line per image: its path, its class and its place on each map."""
     assert source.labels is not None
-    with path.open("w", newline="", errors="replace") as file:
+    with path.open("w", newline="", errors="replace", encoding="utf-8") as file:
         writer = csv.writer(file)
         places = [f"{name}_{axis}" for name in maps for axis in ("x", "y")]
         writer.writerow(["image", "class", *places])

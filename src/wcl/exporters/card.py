@@ -99,7 +99,7 @@ def public_name(data: str) -> str:
 def _results(run: Path, sha256: str) -> list[str]:
     """Return the results of `wcl eval all`, if it evaluated these weights."""
     try:
-        results = json.loads(RunFolder(run).evaluation.read_text())
+        results = json.loads(RunFolder(run).evaluation.read_text(encoding="utf-8"))
         if results["sha256"] != sha256:
             return []
         table, data = markdown_table(results["rows"]), public_name(results["data"])

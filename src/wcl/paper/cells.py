@@ -84,7 +84,9 @@ class ResultStore:
     def found(self, cell: Cell, seed: int) -> dict[str, float] | None:
         """Return the figures of a cell by their keys; None if it is not done."""
         try:
-            figures = json.loads(self.result_file(cell, seed).read_text())["figures"]
+            figures = json.loads(self.result_file(cell, seed).read_text(encoding="utf-8"))[
+                "figures"
+            ]
             # Figures may be missing: with few images, the larger k of `lowshot`.
             found = {f.key: float(figures[f.key]) for f in cell.figures if f.key in figures}
         except (OSError, ValueError, LookupError, TypeError):
@@ -102,7 +104,7 @@ class ResultStore:
         run = self.run_folder(cell.run, seed)
         content = {"row": cell.row, "run": run.name, "figures": figures, "details": details}
         with atomic_write(self.result_file(cell, seed)) as unfinished:
-            unfinished.write_text(json.dumps(content, indent=1) + "\n")
+            unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         return True
 
     def _train(self, run: Run, seed: int) -> bool:
@@ -168,7 +170,9 @@ def open_result_store(config: ReproduceConfig) -> Path:
                 raise InputError(f"{config.out}: holds other files; choose a new folder with --out")
             folder.mkdir(parents=True, exist_ok=True)
             with atomic_write(folder / _MARKER) as unfinished:
-                unfinished.write_text(json.dumps({"made by": "wcl reproduce"}) + "\n")
+                unfinished.write_text(
+                    json.dumps({"made by": "wcl reproduce"}) + "\n", encoding="utf-8"
+                )
         for part in ("data", "runs", "results", "maps"):
             (folder / part).mkdir(exist_ok=True)
     except OSError as error:

@@ -65,12 +65,14 @@ def _write_voc(folder: Path) -> None:
     for split, first in (("trainval", 0), ("test", 24)):
         numbers = range(first, first + 24)
         names = [f"{number:06d}" for number in numbers]
-        (year / "ImageSets" / "Main" / f"{split}.txt").write_text("\n".join(names) + "\n")
+        (year / "ImageSets" / "Main" / f"{split}.txt").write_text(
+            "\n".join(names) + "\n", encoding="utf-8"
+        )
         for number, name in zip(numbers, names, strict=True):
             present = [o for bit, o in enumerate(_OBJECTS) if number >> bit & 1]
             objects = "".join(f"<object><name>{o}</name></object>" for o in present)
             annotation = f"<annotation>{objects}</annotation>"
-            (year / "Annotations" / f"{name}.xml").write_text(annotation)
+            (year / "Annotations" / f"{name}.xml").write_text(annotation, encoding="utf-8")
             _image([number % 8, 0, number]).save(year / "JPEGImages" / f"{name}.jpg", quality=90)
 
 

@@ -89,7 +89,7 @@ def _differences(recipe_name: str, config: PretrainConfig) -> list[Difference]:
 
 @cache
 def _recipe(name: str) -> dict[str, Any]:
-    return _flat(yaml.safe_load(recipe_file(name).read_text()))
+    return _flat(yaml.safe_load(recipe_file(name).read_text(encoding="utf-8")))
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _weights_sha256(encoder: Path) -> str:
 
 def _read_evaluation(path: Path, problems: list[str]) -> dict[str, Any] | None:
     try:
-        evaluation: dict[str, Any] = json.loads(path.read_text())
+        evaluation: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         for row in evaluation["rows"]:
             if not {"protocol", "measure"} <= row.keys() or not 0 <= row["encoder"] <= 1:
                 raise ValueError("not a row of an evaluation")

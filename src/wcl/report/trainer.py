@@ -30,7 +30,7 @@ def trainer(folder: Path) -> Trainer:
     if not files.is_locked():
         return Trainer(False, None)
     try:
-        words = files.trainer.read_text().split()
+        words = files.trainer.read_text(encoding="utf-8").split()
     except OSError:
         words = []
     here = len(words) == 2 and words[0].isdecimal() and words[1] == socket.gethostname()

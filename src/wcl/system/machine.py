@@ -63,15 +63,18 @@ def available_memory() -> int:
         ctypes.windll.kernel32.GlobalMemoryStatusEx(status)
         return int(status[2])  # ullAvailPhys
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         fields = dict(line.split(":", 1) for line in lines)
         available = int(fields["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError):  # macOS
         return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     try:
         group = Path("/sys/fs/cgroup")
-        limit = int((group / "memory.max").read_text())
-        used = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        limit = int((group / "memory.max").read_text(encoding="utf-8"))
+        used = dict(
+            line.split()
+            for line in (group / "memory.stat").read_text(encoding="utf-8").splitlines()
+        )
         return min(available, limit - int(used["anon"]))
     except (OSError, ValueError, KeyError):  # no limit
         return available

@@ -25,7 +25,7 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 30.0  # seconds
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Discard further output: a run of days must not end because its reader has."""
-        with Path(os.devnull).open("w") as nowhere:
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
             os.dup2(nowhere.fileno(), self.file.fileno())
 
     def _check_buffer(self) -> None:

@@ -77,7 +77,9 @@ class RunFolder:
             ) from error
         with held:
             is_main = current_thread() is main_thread()
-            self.trainer.write_text(f"{os.getpid()} {socket.gethostname()}\n" if is_main else "")
+            self.trainer.write_text(
+                f"{os.getpid()} {socket.gethostname()}\n" if is_main else "", encoding="utf-8"
+            )
             yield
 
     def is_locked(self) -> bool:

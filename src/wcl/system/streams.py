@@ -27,7 +27,7 @@ class StandardStream(io.TextIOWrapper):
 
     def __init__(self, stream: TextIO | None) -> None:
         if stream is None:  # it was closed
-            stream = Path(os.devnull).open("w")  # noqa: SIM115
+            stream = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
         assert isinstance(stream, io.TextIOWrapper)
         lines, through = stream.line_buffering, stream.write_through
         super().__init__(

@@ -63,7 +63,9 @@ def add_session(path: Path, session: Session, resumed: bool) -> None:
     """Write it down, behind those before if the run goes on."""
     sessions = [*(read_sessions(path) if resumed else []), session]
     with atomic_write(path) as unfinished:
-        unfinished.write_text(json.dumps([asdict(one) for one in sessions], indent=1) + "\n")
+        unfinished.write_text(
+            json.dumps([asdict(one) for one in sessions], indent=1) + "\n", encoding="utf-8"
+        )
 
 
 def read_sessions(path: Path) -> list[Session]:
@@ -80,7 +82,7 @@ def read_sessions(path: Path) -> list[Session]:
                 versions={str(name): str(value) for name, value in found["versions"].items()},
                 machine={str(name): str(value) for name, value in found["machine"].items()},
             )
-            for found in json.loads(path.read_text())
+            for found in json.loads(path.read_text(encoding="utf-8"))
         ]
     except (OSError, *damaged):
         return []
@@ -124,7 +126,7 @@ def _words() -> list[str]:
 
 def _processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(
             line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
         )

@@ -47,7 +47,7 @@ class SkippedImages:
         if self._world.is_rank_zero and self._reasons:
             lines = (one_line(why) + "\n" for why in self._reasons.values())
             with atomic_write(self._file) as unfinished:
-                unfinished.write_text("".join(lines))
+                unfinished.write_text("".join(lines), encoding="utf-8")
         share = len(self._reasons) / self._image_count
         if share > self._config.max_unreadable_fraction:
             raise RunError(
