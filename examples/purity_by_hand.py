@@ -30,8 +30,8 @@ from wcl.config.bounds import between
 from wcl.distributed.sharding import BatchShard
 from wcl.methods.wcl import WCL, WCLSettings
 from wcl.paper import sources
-from wcl.paper.cells import ResultStore, open_result_store
-from wcl.paper.purity import worth_of_weak_labels
+from wcl.paper.purity import weak_label_quality
+from wcl.paper.result_store import ResultStore, open_result_store
 from wcl.paper.scales import at_scale
 from wcl.paper.tables import Cell, only
 from wcl.system.errors import InputError, RunError
@@ -106,9 +106,9 @@ def accuracy(store: ResultStore, cell: Cell, seed: int, figure: str) -> float:
     """Return an accuracy in percent; train and measure if that is not done yet."""
     if not store.make(cell, seed):
         sys.exit("start the same command again to continue")
-    found = store.found(cell, seed)
-    assert found is not None
-    return found[figure]
+    figures = store.figures(cell, seed)
+    assert figures is not None
+    return figures[figure]
 
 
 def mean_and_deviation(values: Sequence[float], sign: str = "") -> str:
@@ -174,7 +174,7 @@ def main() -> None:
         print(row, file=sys.stderr)
         measured = [accuracy(store, cell, seed, figure) for seed in args.seeds]
         runs = [store.run_folder(cell.run, seed) for seed in args.seeds]
-        worth = [worth_of_weak_labels(run) or {} for run in runs]
+        worth = [weak_label_quality(run) or {} for run in runs]
         table.add_row(
             row,
             mean_and_deviation([100 * each["pair_precision"] for each in worth]),

@@ -18,7 +18,7 @@ from benchmarks.__main__ import BENCHMARKS
 from images import photo_folder, picture
 from runs import metrics
 from wcl.cli import run_command
-from wcl.paper.purity import worth_of_weak_labels
+from wcl.paper.purity import weak_label_quality
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ["README.md", "docs/guide.md"]
@@ -150,7 +150,7 @@ def test_the_example_of_purity_by_hand_makes_groups_as_pure_as_told(tmp_path: Pa
     worth: dict[float, list[float]] = {1.0: [], 0.0: []}
     for run in (tmp_path / "out" / "runs").glob("*-ByHand-*"):
         kept = yaml.safe_load((run / "config.yaml").read_text())["loss"]["kept"]
-        worth[kept].append(100 * (worth_of_weak_labels(run) or {})["pair_precision"])
+        worth[kept].append(100 * (weak_label_quality(run) or {})["pair_precision"])
     # Two runs of different images: with the classes of others, pairs would be as at random.
     told, random = (statistics.fmean(values) for values in worth.values())
     assert told > 25 > 15 > random

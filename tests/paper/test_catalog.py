@@ -9,7 +9,7 @@ import pytest
 from wcl.config import PROTOCOLS, PretrainConfig, ReproduceConfig
 from wcl.config.validation import check
 from wcl.paper.catalog import NAMES, table
-from wcl.paper.cells import settings_of
+from wcl.paper.result_store import settings_of
 from wcl.paper.scales import SCALES, at_scale
 from wcl.paper.tables import Cell
 from wcl.system.errors import InputError

@@ -9,8 +9,8 @@ import pytest
 
 from wcl.cli import run_command
 from wcl.config import ReproduceConfig
-from wcl.paper.cells import ResultStore
 from wcl.paper.purity import Point, points_of
+from wcl.paper.result_store import ResultStore
 from wcl.paper.scales import at_scale
 from wcl.paper.tables import Cell
 

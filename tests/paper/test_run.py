@@ -15,8 +15,8 @@ from wcl.cli import run_command
 from wcl.config import ReproduceConfig
 from wcl.paper import sources
 from wcl.paper.catalog import NAMES, table
-from wcl.paper.cells import ResultStore, seconds_per_epoch, settings_of
 from wcl.paper.listing import seconds_left
+from wcl.paper.result_store import ResultStore, seconds_per_epoch, settings_of
 from wcl.paper.scales import at_scale
 from wcl.system.errors import RunError
 from wcl.system.run_folder import RunFolder
@@ -132,9 +132,9 @@ def test_a_damaged_result_is_measured_again(tmp_path: Path) -> None:
     file.parent.mkdir()
     for damaged in ("", "{cut sh", "5", '{"figures": 5}', '{"figures": {"3": null}}'):
         file.write_text(damaged)
-        assert store.found(cell, 0) is None
+        assert store.figures(cell, 0) is None
     file.write_text('{"figures": {"3": 50.0, "other": 1}}')
-    assert store.found(cell, 0) == {"3": 50.0}
+    assert store.figures(cell, 0) == {"3": 50.0}
 
 
 def test_a_run_under_the_name_of_another_is_not_taken_for_it(

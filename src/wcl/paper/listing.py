@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 
 from wcl.config import LogConfig, PretrainConfig
 from wcl.paper import sources
-from wcl.paper.cells import ResultStore, settings_of
+from wcl.paper.result_store import ResultStore, settings_of
 from wcl.paper.synthetic import write_noise, write_photos
 from wcl.paper.tables import Cell
 from wcl.system.progress import console, track
@@ -48,7 +48,7 @@ def listing(store: ResultStore, name: str, cells: tuple[Cell, ...], seeds: range
                 "measure": cell.measure.protocol,
                 "data": sources.needed((cell,)),
                 "runs": [store.run_folder(cell.run, seed).name for seed in seeds],
-                "done": sum(store.found(cell, seed) is not None for seed in seeds),
+                "done": sum(store.figures(cell, seed) is not None for seed in seeds),
                 "seconds": seconds_per_image[key] * images,
             }
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from wcl.paper.cells import ResultStore, settings_of
+from wcl.paper.result_store import ResultStore, settings_of
 from wcl.paper.tables import Cell, Figure, Table
 from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_lines import is_number, read_metrics
@@ -44,9 +44,9 @@ def points_of(table: Table, store: ResultStore, seeds: range) -> list[Point]:
     points = []
     for cell, baseline, figure in _compared(table, store):
         for seed in seeds:
-            ours, theirs = store.found(cell, seed), store.found(baseline, seed)
+            ours, theirs = store.figures(cell, seed), store.figures(baseline, seed)
             run = store.run_folder(cell.run, seed)
-            quality = worth_of_weak_labels(run)
+            quality = weak_label_quality(run)
             if ours is None or theirs is None or quality is None:
                 continue
             points.append(
@@ -65,7 +65,7 @@ def points_of(table: Table, store: ResultStore, seeds: range) -> list[Point]:
     return points
 
 
-def worth_of_weak_labels(run: Path) -> dict[str, float] | None:
+def weak_label_quality(run: Path) -> dict[str, float] | None:
     """Return the quality of a run's weak labels in its last quarter; None if it has none."""
     lines = [
         line

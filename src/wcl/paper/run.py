@@ -6,9 +6,9 @@ from typing import Any
 
 from wcl.config import ReproduceConfig
 from wcl.paper import sources, synthetic
-from wcl.paper.cells import ResultStore, open_result_store
 from wcl.paper.listing import listing, show_listing
 from wcl.paper.purity import points_of
+from wcl.paper.result_store import ResultStore, open_result_store
 from wcl.paper.scales import SCALES, at_scale
 from wcl.paper.show import fill, show, write
 from wcl.paper.tables import Cell, Table, only
@@ -91,7 +91,7 @@ def _make(
     Failures are added to `failed`. Returns False if it was stopped.
     """
     jobs = [(cell, seed) for seed in seeds for cell in cells]
-    todo = [job for job in jobs if store.found(*job) is None]
+    todo = [job for job in jobs if store.figures(*job) is None]
     for number, (cell, seed) in enumerate(todo, start=len(jobs) - len(todo) + 1):
         label = f"{cell.row}: {', '.join(cell.columns)}; seed {seed}"
         say(f"cell {number} of {len(jobs)}: {label}")
@@ -113,7 +113,7 @@ def _write(
     cells = [
         cell
         for cell in table.cells
-        if cell in requested or any(store.found(cell, seed) is not None for seed in seeds)
+        if cell in requested or any(store.figures(cell, seed) is not None for seed in seeds)
     ]
     filled = {
         "table": table.name,
@@ -121,7 +121,7 @@ def _write(
         "title": table.title,
         "about": SCALES[store.config.scale].about,
         "unit": table.unit,
-        "lines": fill(table, cells, store.found, seeds),
+        "lines": fill(table, cells, store.figures, seeds),
         "notes": list(table.notes),
         "failed": failed,
         "points": [point._asdict() for point in points_of(table, store, seeds)],

@@ -1,4 +1,4 @@
-"""The folder of all runs and results, where cells are pretrained and measured once."""
+"""The folder of all runs and results, where each cell is pretrained and measured once."""
 
 import hashlib
 import json
@@ -81,7 +81,7 @@ class ResultStore:
             key["against"] = self.run_folder(measure.against, seed).name
         return self.folder / "results" / f"{run.name}-{measure.protocol}-{_hash(key)}.json"
 
-    def found(self, cell: Cell, seed: int) -> dict[str, float] | None:
+    def figures(self, cell: Cell, seed: int) -> dict[str, float] | None:
         """Return the figures of a cell by their keys; None if it is not done."""
         try:
             figures = json.loads(self.result_file(cell, seed).read_text(encoding="utf-8"))[
@@ -95,7 +95,7 @@ class ResultStore:
 
     def make(self, cell: Cell, seed: int) -> bool:
         """Train and measure a cell unless it is done; return False if training was stopped."""
-        if self.found(cell, seed) is not None:
+        if self.figures(cell, seed) is not None:
             return True
         runs = [run for run in (cell.measure.against, cell.run) if run is not None]
         if not all(self._train(run, seed) for run in runs):
