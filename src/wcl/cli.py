@@ -1,10 +1,10 @@
 """Command-line entry point. Commands import lazily.
 
-Each command has its own jsonargparse parser. jsonargparse's subcommands could also choose the
-command, but cost CPU seconds (measured on two cores): `wcl --help` takes 0.06 without them, 0.18
-with them and 0.32 if all parsers are built; a mistyped setting 0.25, 0.24 and 0.33. And their
-messages cannot be made as clear: a missing RUN is called `eval.knn.run`, a mistyped command gets no
-suggestion, and usage reads `wcl [options] eval [options] knn`.
+Each command has its own jsonargparse parser. jsonargparse's subcommands could choose the command,
+too, but their messages are worse: a missing RUN is called `eval.knn.run`, a mistyped command gets
+no suggestion, and usage reads `wcl [options] eval [options] knn`. Nor are they faster. CPU seconds
+without subcommands, with them, and with all their parsers built: `wcl --help` 0.08, 0.16, 0.36; a
+mistyped setting of `wcl pretrain` 0.25, 0.25, 0.35.
 """
 
 import json
@@ -12,37 +12,43 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from inspect import getdoc
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import NoReturn
 
 from wcl import __version__
+from wcl.config import (
+    PROTOCOLS,
+    AllConfig,
+    DataConfig,
+    DemoConfig,
+    DuplicatesConfig,
+    EmbedConfig,
+    EvalConfig,
+    ExportConfig,
+    PretrainConfig,
+    ReportConfig,
+    ReproduceConfig,
+    SearchConfig,
+    ViewsConfig,
+    WatchConfig,
+)
+from wcl.config.command_line import choose, parse, parse_run
 from wcl.system.errors import (
     ConnectionLost,
     InputError,
     ReportedByRankZero,
     RunError,
     describe_os_error,
-    did_you_mean,
 )
+from wcl.system.run_folder import weights_of
 from wcl.system.signals import stop_signals
 from wcl.system.streams import StandardStream, open_standard_files
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    from wcl.config import PretrainConfig
-    from wcl.config.parser import CommandParser
-
-T = TypeVar("T", bound="DataclassInstance")
 _STOPPED = 130  # as a shell reports Ctrl-C
-_ALIASES = {"-k": "--k", "--from": "--start"}  # of settings that Python or YAML cannot name so
 
 
 def demo(words: list[str]) -> int:
-    from wcl.config import DemoConfig
-
     config, _ = parse(words, "wcl demo", DemoConfig)
     from wcl.apps.demo import demo
 
@@ -50,8 +56,6 @@ def demo(words: list[str]) -> int:
 
 
 def data(words: list[str]) -> int:
-    from wcl.config import DataConfig
-
     config, given = parse(words, "wcl data SRC", DataConfig, "source")
     from wcl.apps.inspect_data import describe
 
@@ -60,14 +64,11 @@ def data(words: list[str]) -> int:
 
 
 def views(words: list[str]) -> int:
-    from wcl.config import ViewsConfig
-    from wcl.config.layering import default_recipe, layered
-
     usage = "wcl views SRC [RECIPE] [--out FILE]"
-    given, recipe, files = parse_run(words, usage, ViewsConfig, "source")
-    given["data"] = given.pop("source")
-    recipe = recipe or ("" if files else default_recipe(given["data"]))
-    config = layered(ViewsConfig, recipe, given, method_settings, files=files)
+    given = parse_run(words, usage, ViewsConfig, method_settings, "source")
+    from wcl.config.layering import layered
+
+    config = layered(ViewsConfig, given.recipe, given.changes, method_settings, files=given.files)
     from wcl.apps.views import views
 
     views(config)
@@ -75,48 +76,47 @@ def views(words: list[str]) -> int:
 
 
 def pretrain(words: list[str]) -> int:
-    from wcl.config import PretrainConfig
-    from wcl.config.layering import default_recipe, settings
-
     usage = "wcl pretrain [RECIPE] --data SRC --out RUN [--resume]"
-    given, recipe, files = parse_run(words, usage, PretrainConfig, "--resume")
-    resume = given.pop("resume", False)
-    recipe = recipe or ("" if files or resume else default_recipe(given.get("data", "")))
-    config = settings(recipe, given, method_settings, resume, files)
+    given = parse_run(words, usage, PretrainConfig, method_settings, "--resume")
+    from wcl.config.layering import settings
+
+    config = settings(given.recipe, given.changes, method_settings, given.resume, given.files)
     if os.environ.get("RANK", "0") == "0":  # of several processes
         announce(f"{config.method} on {config.data} for {config.epochs} epochs")
     from wcl.apps.pretrain import run
 
-    return 0 if run(config, resume, recipe) else _STOPPED
+    return 0 if run(config, given.resume, given.recipe) else _STOPPED
 
 
 def evaluate(words: list[str]) -> int:
-    from wcl.config import PROTOCOLS, AllConfig, EvalConfig
-
     kinds: dict[str, type[EvalConfig]] = {**PROTOCOLS, "all": AllConfig}
     about = {name: (getdoc(kind) or "").partition(".")[0] for name, kind in kinds.items()}
     usage = "RUN --data SRC [--json]"
     protocol, words = choose(words, f"wcl eval PROTOCOL {usage}", "protocol", about)
     config, given = parse(words, f"wcl eval {protocol} {usage}", kinds[protocol], "run", "--json")
     run = given["run"]
-    must_have_weights(run)
+    weights_of(run)  # fails now, not after imports of seconds
     announce(f"{protocol} of {run}")
     if isinstance(config, AllConfig):
         from wcl.evaluation.evaluate_all import evaluate_all, show_all
 
         results = evaluate_all(run, config)
-        print_json(results) if given["json"] else show_all(results)
+        if given["json"]:
+            print(json.dumps(results))
+        else:
+            show_all(results)
         return 0
     from wcl.evaluation import evaluate, show
 
     result = evaluate(run, protocol, config=config)
-    print_json(result.as_dict()) if given["json"] else show(result)
+    if given["json"]:
+        print(json.dumps(result.as_dict()))
+    else:
+        show(result)
     return 0
 
 
 def report(words: list[str]) -> int:
-    from wcl.config import ReportConfig
-
     usage = "wcl report RUN [RUN2 …] [--data SRC] [--out FILE]"
     config, given = parse(words, usage, ReportConfig, "runs")
     from wcl.report.runs import must_be_run
@@ -130,8 +130,6 @@ def report(words: list[str]) -> int:
 
 
 def watch(words: list[str]) -> int:
-    from wcl.config import WatchConfig
-
     config, given = parse(words, "wcl watch RUN [--port 8765]", WatchConfig, "run")
     from wcl.report.watch import watch
 
@@ -140,10 +138,8 @@ def watch(words: list[str]) -> int:
 
 
 def embed(words: list[str]) -> int:
-    from wcl.config import EmbedConfig
-
     config, given = parse(words, "wcl embed RUN --data SRC --out FILE", EmbedConfig, "run")
-    must_have_weights(given["run"])
+    weights_of(given["run"])
     from wcl.apps.embed import embed
 
     embed(given["run"], config)
@@ -151,11 +147,9 @@ def embed(words: list[str]) -> int:
 
 
 def search(words: list[str]) -> int:
-    from wcl.config import SearchConfig
-
     usage = "wcl search RUN --data SRC --query FILE [-k 12] [--json]"
     config, given = parse(words, usage, SearchConfig, "run", "--query", "--json")
-    must_have_weights(given["run"])
+    weights_of(given["run"])
     from wcl.apps.search import show_search
 
     show_search(given["run"], config, given["json"])
@@ -163,11 +157,9 @@ def search(words: list[str]) -> int:
 
 
 def duplicates(words: list[str]) -> int:
-    from wcl.config import DuplicatesConfig
-
     usage = "wcl duplicates RUN --data SRC [--json]"
     config, given = parse(words, usage, DuplicatesConfig, "run", "--json")
-    must_have_weights(given["run"])
+    weights_of(given["run"])
     from wcl.apps.duplicates import show_duplicates
 
     show_duplicates(given["run"], config, given["json"])
@@ -175,10 +167,8 @@ def duplicates(words: list[str]) -> int:
 
 
 def export(words: list[str]) -> int:
-    from wcl.config import ExportConfig
-
     config, given = parse(words, "wcl export RUN --to FORMAT [--out PATH]", ExportConfig, "run")
-    must_have_weights(given["run"])
+    weights_of(given["run"])
     from wcl.exporters import export
 
     export(given["run"], config.to, config.out)
@@ -200,7 +190,6 @@ def recipes(words: list[str]) -> int:
 
 
 def reproduce(words: list[str]) -> int:
-    from wcl.config import ReproduceConfig
     from wcl.paper.catalog import DESCRIPTIONS
 
     usage = "[--scale smoke|digits|cpu|paper] [--data SRC] [--out FOLDER] [--list] [--json]"
@@ -227,96 +216,6 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "recipes": (recipes, "list the recipes, or print one"),
     "reproduce": (reproduce, "make a table of the paper: its figures, ours, the difference"),
 }
-_ARGUMENTS: dict[str, dict[str, Any]] = {
-    "run": {"metavar": "RUN", "help": "Folder of a run, or a file of weights."},
-    "runs": {"metavar": "RUN", "nargs": "+", "help": "Folder of a run."},
-    "source": {"metavar": "SRC", "help": "Images, as for `wcl pretrain --data`."},
-    "recipe": {"metavar": "RECIPE", "nargs": "?", "help": "Settings that go together; see above."},
-    "--config": {"action": "append", "metavar": "FILE", "help": "YAML file of settings."},
-    "--resume": {"action": "store_true", "help": "Continue the run in --out."},
-    "--query": {
-        "action": "append",
-        "default": [],
-        "metavar": "FILE",
-        "help": "Image to compare with; several with commas between, or with --query again.",
-    },
-    "--json": {"action": "store_true", "help": "Print one JSON object."},
-    "--list": {
-        "action": "store_true",
-        "help": "Only list the cells, the data that they need and how long they might take.",
-    },
-}
-
-
-def choose(
-    words: list[str], usage: str, what: str, known: Mapping[str, str]
-) -> tuple[str, list[str]]:
-    """Return the first word, which must be one of the known, and the others."""
-    name = words[0] if words else ""
-    if name in known:
-        return name, words[1:]
-    if name in ("-h", "--help"):
-        width = max(map(len, known))
-        print(f"usage: {usage}\n")
-        for choice, about in known.items():
-            print(f"  {choice:<{width}}  {about}")
-        print(f"\n{usage.partition(what.upper())[0]}{what.upper()} --help shows its settings.")
-        raise SystemExit(0)
-    if not name or name.startswith("-"):
-        raise InputError(f"missing: {what}, one of {', '.join(known)}; usage: {usage}")
-    raise InputError(
-        f"{name}: no such {what}{did_you_mean(name, known)}; there are {', '.join(known)}"
-    )
-
-
-def parse(
-    words: list[str], usage: str, options: type[T], *arguments: str
-) -> tuple[T, dict[str, Any]]:
-    """Return the settings of a command, and all that was given by name."""
-    from wcl.config.parser import CommandParser, construct
-
-    names = [argument.removeprefix("--") for argument in arguments]
-    parser = CommandParser(usage, options, skip=names)
-    for argument in arguments:
-        parser.add_argument(argument, **_ARGUMENTS[argument])
-    given = parser.parse_args([with_long_name(word) for word in words]).as_dict()
-    return construct(options, given), given
-
-
-def parse_run(
-    words: list[str], usage: str, options: "type[PretrainConfig]", *arguments: str
-) -> tuple[dict[str, Any], str, list[str]]:
-    """Return the settings of a run that were given to a command, the recipe and the files."""
-    from wcl.config import flat
-    from wcl.config.layering import recipe_names, settings_parser
-
-    def parser(method_settings: type | None = None) -> "CommandParser":
-        parser = settings_parser(options, method_settings, usage)
-        parser.description = (
-            f"{parser.description} RECIPE is one of {', '.join(recipe_names())}; without it, the "
-            "one named like the data, or folder. Each setting can be changed by its name."
-        )
-        for argument in (*arguments, "recipe", "--config"):
-            parser.add_argument(argument, **_ARGUMENTS[argument])
-        return parser
-
-    if {"-h", "--help"} & {*words}:
-        parts = [part for word in words for part in word.split("=")]
-        method = dict(pairwise(parts)).get("--method")
-        parser(method_settings(method) if method else None).print_help()
-        raise SystemExit(0)
-    given = flat(parser().parse_args(words, defaults=False).as_dict())
-    return given, given.pop("recipe", None) or "", given.pop("config", None) or []
-
-
-def with_long_name(word: str) -> str:
-    """Replace the alias of a setting.
-
-    >>> with_long_name("--from=pool")
-    '--start=pool'
-    """
-    name, equals, value = word.partition("=")
-    return f"{_ALIASES.get(name, name)}{equals}{value}"
 
 
 def method_settings(name: str) -> type:
@@ -326,21 +225,10 @@ def method_settings(name: str) -> type:
     return method_settings(name)
 
 
-def must_have_weights(run: str) -> None:
-    """Raise InputError if a run has no encoder, before the imports that take seconds."""
-    from wcl.system.run_folder import weights_of
-
-    weights_of(run)
-
-
 def announce(doing: str) -> None:
     """Tell a person at a terminal what starts now: the imports that come first take seconds."""
     if sys.stderr.isatty():
         print(doing, file=sys.stderr)
-
-
-def print_json(result: Any) -> None:
-    print(json.dumps(result))
 
 
 def run_command(words: list[str]) -> int:

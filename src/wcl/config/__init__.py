@@ -24,6 +24,7 @@ from wcl.config.evaluations import (
     LowshotConfig,
     ProjectConfig,
 )
+from wcl.config.names import flat
 from wcl.config.pretraining import (
     AugmentConfig,
     CropsConfig,
@@ -31,7 +32,6 @@ from wcl.config.pretraining import (
     ModelConfig,
     OptimConfig,
     PretrainConfig,
-    flat,
 )
 
 __all__ = [

@@ -11,28 +11,41 @@ wcl.system.errors.InputError: --loss.temperature: must be more than 0, not 0
 
 import math
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from wcl.system.errors import InputError
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the most that a number may be."""
+    """Limits of a number, or of each number of a tuple."""
 
     least: float = -math.inf
     most: float = math.inf
     is_open: bool = False
     """Whether the number must be more than the least."""
+    is_range: bool = False
+    """Whether the numbers are the ends of a range, the lower one first."""
 
-    def fit(self, value: float) -> bool:
-        return self.least <= value <= self.most and not (self.is_open and value == self.least)
+    def allow(self, value: float | tuple[float, ...]) -> bool:
+        """Return whether the value is within the bounds."""
+        numbers = value if isinstance(value, tuple) else (value,)
+        if self.is_range and list(numbers) != sorted(numbers):
+            return False
+        return all(
+            self.least <= number <= self.most and not (self.is_open and number == self.least)
+            for number in numbers
+        )
 
-    def __repr__(self) -> str:
-        lower = f"{'more than' if self.is_open else 'at least'} {self.least:g}"
-        upper = f"at most {self.most:g}"
-        known = [text for text in (lower, upper) if "inf" not in text]
-        return " and ".join(known)
+    def __str__(self) -> str:
+        lower = f"more than {self.least}" if self.is_open else f"at least {self.least}"
+        if self.is_range:
+            lower = f"[low, high], with low {lower}"
+        if self.most == math.inf:
+            return lower
+        if self.is_range or self.is_open:
+            return f"{lower} and {'high ' * self.is_range}at most {self.most}"
+        return f"between {self.least} and {self.most}"
 
 
 def at_least(least: float) -> Bounds:
@@ -47,6 +60,17 @@ def between(least: float, most: float) -> Bounds:
     return Bounds(least, most)
 
 
+Count = Annotated[int, at_least(0)]
+PositiveCount = Annotated[int, at_least(1)]
+Amount = Annotated[float, at_least(0)]
+Probability = Annotated[float, between(0, 1)]
+PositiveRange = Annotated[tuple[float, float], Bounds(0, is_open=True, is_range=True)]
+AreaRange = Annotated[tuple[float, float], Bounds(0, 1, is_open=True, is_range=True)]
+Seed = Annotated[int, between(0, 2**63 - 1)]
+Threads = Annotated[int, between(0, 4096)]
+Workers = Annotated[int, between(-1, 1024)]
+
+
 def check_bounds(settings: Any, prefix: str = "") -> None:
     """Raise InputError for the first number of a dataclass that is out of bounds or not finite."""
     hints = get_type_hints(type(settings), include_extras=True)
@@ -58,5 +82,6 @@ def check_bounds(settings: Any, prefix: str = "") -> None:
         if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
             raise InputError(f"--{name}: must be a finite number, not {value}")
         for bounds in getattr(hints[field.name], "__metadata__", ()):
-            if isinstance(bounds, Bounds) and not bounds.fit(value):
-                raise InputError(f"--{name}: must be {bounds}, not {value}")
+            if isinstance(bounds, Bounds) and not bounds.allow(value):
+                shown = list(value) if isinstance(value, tuple) else value
+                raise InputError(f"--{name}: must be {bounds}, not {shown}")

@@ -1,172 +1,175 @@
-"""The options of the other commands."""
+"""The settings of the other commands."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
+from wcl.config.bounds import Count, Seed, Threads, Workers
 from wcl.config.pretraining import PretrainConfig
 
 
 @dataclass
 class DataConfig:
-    """Look at a data set: how many images, their sizes and classes, and which cannot be read."""
+    """Inspect a data set: number of images, their sizes and classes, unreadable files."""
 
     max_listed: int = 20
-    """How many unreadable images to name."""
+    """Maximum number of unreadable images to list."""
 
 
 @dataclass
 class ViewsConfig(PretrainConfig):
-    """Write a picture of what the augmentations of a run would do to images."""
+    """Draw what the augmentations of a run do to images."""
 
     out: str = "views.png"
     """PNG file to write."""
     images: int = 8
-    """Rows: how many images."""
+    """Number of images, one per row."""
     views: int = 8
-    """Columns: how many views of each."""
+    """Number of views of each image, one per column."""
 
 
 @dataclass
 class EmbedConfig:
-    """Write path, label and vector of every image to a file. A command that was stopped goes on
-    where it was when it is started again."""
+    """Write the path, label and features of every image to a file. A command that was stopped
+    continues where it left off when it is started again."""
 
     data: str = ""
     """Images, as for `wcl pretrain`."""
     out: str = ""
     """File to write: .parquet, .csv, or .npy with the paths in a .paths.csv beside it."""
     split: Literal["train", "test", "all"] = "train"
-    """Which images, of data that have a training and a test split; of others train is all."""
+    """Which images to embed if the data have a training and a test split; train means all if they
+    have not."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
-    threads: int = 0
+    threads: Threads = 0
     """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
-    num_workers: int = -1
-    """Processes that decode photos; -1 chooses by the cores at hand."""
+    num_workers: Workers = -1
+    """Processes that decode photos; -1 chooses by the number of cores."""
 
 
 @dataclass
 class RetrievalConfig:
-    """What every comparison of images needs."""
+    """Settings of every comparison of images."""
 
     data: str = ""
-    """Images, as for `wcl pretrain`; of data with splits, the training split."""
+    """Images, as for `wcl pretrain`; the training split if there are splits."""
     out: str = ""
-    """PNG file to write; its default is a new file in the current folder, or none with --json."""
+    """PNG file to write; by default a new file in the current folder, or none with --json."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
-    num_workers: int = -1
-    """Processes that decode photos; -1 chooses by the cores at hand."""
-    threads: int = 0
+    num_workers: Workers = -1
+    """Processes that decode photos; -1 chooses by the number of cores."""
+    threads: Threads = 0
     """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
 
 
 @dataclass
 class SearchConfig(RetrievalConfig):
-    """Find the images most like a given one: a table, and a picture (neighbors.png)."""
+    """Find the images most similar to a given one. Prints a table and draws neighbors.png."""
 
     query: list[str] = field(default_factory=list)
-    """Image file to compare with; several with commas between, or with --query again."""
+    """Images to compare with."""
     k: int = 12
-    """How many neighbors of each; also written -k."""
+    """Number of neighbors of each query; `-k` means the same."""
 
 
 @dataclass
 class DuplicatesConfig(RetrievalConfig):
-    """Find groups of images that are nearly the same: a table, and a picture of the largest
-    (duplicates.png). Nothing is deleted or moved."""
+    """Find groups of near-duplicate images. Prints a table and draws the largest groups in
+    duplicates.png; nothing is deleted or moved."""
 
     threshold: float = 0.97
-    """Cosine from which on two images count as the same. How alike different images are depends on
-    the encoder: raise it if groups hold different images, lower it if copies are missed."""
+    """Cosine similarity above which two images count as duplicates. How similar different images
+    are depends on the encoder: raise it if groups mix different images, lower it if copies are
+    missed."""
 
 
 @dataclass
 class ExportConfig:
-    """Write a run's encoder in a format for other programs, or for other people."""
+    """Write a run's encoder in a format that other programs read."""
 
     to: Literal["timm", "safetensors", "torchscript", "onnx", "hub-folder"]
-    """timm: the backbone's weights alone, under timm's names; safetensors: the whole encoder, which
-    describes itself; torchscript and onnx: a file that runs without this package, on float images
-    between 0 and 1, which it normalizes itself; hub-folder: for the Hugging Face hub."""
+    """timm: the weights of the backbone under timm's names; safetensors: the whole encoder with its
+    description; torchscript and onnx: a file that runs without this package, on float images
+    between 0 and 1, which it normalizes; hub-folder: a folder for the Hugging Face hub."""
     out: str = ""
-    """File or folder to write; a new one in RUN/export by default."""
+    """File or folder to write; by default a new one in RUN/export."""
 
 
 @dataclass
 class ReportConfig:
-    """Write one page, which needs nothing else, about one or several runs: whether they worked,
-    their curves, what they grouped, a map of the images, and how to repeat them."""
+    """Write a self-contained HTML page about one or more runs: whether they worked, their curves,
+    what they grouped, a map of the images, and the commands that repeat them."""
 
     data: str = ""
-    """Images, as for `wcl pretrain`; those that the run was trained on by default."""
+    """Images, as for `wcl pretrain`; by default those that the run was trained on."""
     out: str = ""
-    """HTML file to write. By default it is RUN/report.html, or of several runs
-    RUN/report-with-RUN2.html, and replaces the one before it."""
+    """HTML file to write. By default RUN/report.html, or RUN/report-with-RUN2.html for several
+    runs, which replaces the previous one."""
     images: int = 2000
-    """At most so many images, drawn at random, for the groups and the map."""
-    seed: int = 0
-    """Of that draw, and of the map."""
+    """Maximum number of images in the groups and the map, drawn at random."""
+    seed: Seed = 0
+    """Seed of that draw, and of the map."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
-    num_workers: int = -1
-    """Processes that decode photos; -1 chooses by the cores at hand."""
-    threads: int = 0
+    num_workers: Workers = -1
+    """Processes that decode photos; -1 chooses by the number of cores."""
+    threads: Threads = 0
     """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
 
 
 @dataclass
 class WatchConfig:
-    """Show the curves of a run in a browser while it trains, and stop it safely if asked to. A run
-    that has not begun is waited for. Only browsers on this machine are answered."""
+    """Show the curves of a run in a browser while it trains, with a button that stops it safely. It
+    may be started before the run. Only browsers on this machine are answered."""
 
     port: int = 8765
-    """Of the address; 0 for any that is free."""
+    """Port of the web page; 0 for any free one."""
 
 
 @dataclass
 class DemoConfig:
-    """Pretrain SimCLR and WCL on handwritten digits and compare what a few labels then buy."""
+    """Pretrain SimCLR and WCL on handwritten digits and compare their accuracy with few labels."""
 
     out: str = "runs/demo"
-    """Folder for the two runs; a demo that was stopped goes on there."""
+    """Folder of the two runs; a demo that was stopped continues there."""
     epochs: int = 100
     """Passes over the 1,297 training images."""
-    seed: int = 0
-    """Of everything random."""
-    threads: int = 0
+    seed: Seed = 0
+    """Seed of every random choice."""
+    threads: Threads = 0
     """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
 
 
 @dataclass
 class ReproduceConfig:
-    """Make the runs behind a table of the paper and put our figures beside its own. A command that
-    was stopped goes on when it is started again, and what is done is not done twice. The table is
-    also written to OUT/NAME-SCALE.md and .json. --list shows the cells, what data they need and how
-    long they might take here, and makes none."""
+    """Train and evaluate what a table of the paper needs, and print our figures beside the
+    published ones. A command that was stopped continues when it is started again; finished runs are
+    reused. The table is also written to OUT/NAME-SCALE.md and .json."""
 
     scale: Literal["smoke", "digits", "cpu", "paper"] = "smoke"
-    """smoke: seconds, made-up images, to see that it works; digits: minutes to hours on a CPU; cpu:
-    hours to days on a CPU, CIFAR-10 for all; paper: the original settings, which want GPUs."""
+    """smoke: seconds, on synthetic images, to see that it works; digits: minutes to hours on a CPU;
+    cpu: hours to days on a CPU, with CIFAR-10 for everything; paper: the original settings, which
+    need GPUs."""
     data: str = ""
-    """The data set, as for `wcl pretrain`; if the table needs several, NAME=SRC,NAME=SRC. CIFAR is
-    downloaded by itself."""
+    """The data set, as for `wcl pretrain`; NAME=SRC,NAME=SRC if the table needs several. CIFAR is
+    downloaded automatically."""
     out: str = "runs/reproduce"
-    """Folder for all runs, results and tables; tables share the runs that they have in common."""
-    seeds: int = 0
-    """How many seeds each cell is made with, from 0 on; 0 for as many as is usual at the scale."""
+    """Folder of all runs, results and tables; tables share the runs that they have in common."""
+    seeds: Count = 0
+    """Number of seeds of each cell, from 0; 0 for the usual number at this scale."""
     only: str = ""
-    """Make only the rows and columns with this text in their names, and the rows that they are
-    compared with. `batch 256 + 100 epochs` wants both in them."""
+    """Make only the rows and columns whose names contain this text, and the rows that they are
+    compared with. `batch 256 + 100 epochs` requires both."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
     devices: int = 1
     """Processes to train with on this machine, as for `wcl pretrain`."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
-    """Numbers the network computes in while it is pretrained."""
-    micro_batch_size: int = 0
-    """Images that pass through the network at a time, as for `wcl pretrain`; 0 for all."""
-    threads: int = 0
+    """Precision of the network during pretraining."""
+    micro_batch_size: Count = 0
+    """Images that pass through the network at once, as for `wcl pretrain`; 0 for all."""
+    threads: Threads = 0
     """CPU threads; 0 leaves it to torch. On a busy machine 1 is faster."""
-    num_workers: int = -1
-    """Processes that decode photos; -1 chooses by the cores at hand."""
+    num_workers: Workers = -1
+    """Processes that decode photos; -1 chooses by the number of cores."""

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import yaml
-
-from wcl.config import PretrainConfig, flat
+from wcl.config import PretrainConfig
+from wcl.config.names import flat, nested
 from wcl.config.parser import CommandParser, unknown
-from wcl.config.pretraining import nested
+from wcl.config.run_config import read_config
 from wcl.system.errors import InputError, did_you_mean
-from wcl.system.paths import expanded, one_line
+from wcl.system.paths import expanded
 from wcl.system.run_folder import RunFolder
 
 T = TypeVar("T", bound=PretrainConfig)
@@ -125,7 +124,7 @@ def layered(
         read.insert(0, recipe_file(recipe))
     if resume:
         read.insert(0, _run_config(given.get("out", "")))
-    layers = [Layer(flat(read_settings(file)), file) for file in read]
+    layers = [Layer(flat(read_config(file)), file) for file in read]
     layers.append(Layer({name: _plain(value) for name, value in given.items()}))
 
     known = settings_parser(into).names
@@ -157,21 +156,6 @@ def settings_parser(
     else:
         parser.add_class_arguments(method_settings, "loss")
     return parser
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """Return the settings in a YAML file, unchecked.
-
-    Raises:
-        InputError: the file cannot be read, or holds something else.
-    """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot be read ({one_line(str(error))})") from error
-    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
-        raise InputError(f"{path}: holds no settings, which are lines such as `epochs: 100`")
-    return content
 
 
 def _run_config(out: str) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_parsing_settings
 
-from wcl.config.pretraining import nested
+from wcl.config.names import nested
 from wcl.system.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The settings of a run as its folder keeps them: config.yaml."""
+"""Files of settings: recipes, files of users, and the config.yaml of a run."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,7 @@ from wcl.system.paths import one_line
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read the settings of a run, unchecked.
+    """Return the settings in a YAML file, unchecked.
 
     Raises:
         InputError: the file cannot be read, or holds no settings.
@@ -22,8 +22,8 @@ def read_config(path: Path) -> dict[str, Any]:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{path}: cannot be read ({one_line(str(error))})") from error
-    if not isinstance(settings, dict):
-        raise InputError(f"{path}: holds no settings of a run")
+    if not isinstance(settings, dict) or not all(isinstance(name, str) for name in settings):
+        raise InputError(f"{path}: holds no settings, which are lines such as `epochs: 100`")
     return settings
 
 

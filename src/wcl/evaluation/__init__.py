@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from wcl.config import PROTOCOLS, EvalConfig
-from wcl.config.validation import check_seed
+from wcl.config.bounds import check_bounds
 from wcl.evaluation.overlap import overlap
 from wcl.evaluation.result import Result, show
 from wcl.evaluation.splits import labeled_splits
 from wcl.models.encoder import Encoder, load
 from wcl.system.errors import InputError, did_you_mean
-from wcl.system.machine import best_device, check_workers, use_threads
+from wcl.system.machine import best_device, use_threads
 from wcl.system.progress import say, without_repeats
 
 __all__ = ["Result", "evaluate", "show"]
@@ -65,5 +65,4 @@ def check_config(config: EvalConfig) -> None:
     if not config.data:
         raise InputError("--data: give the labeled images")
     use_threads(config.threads)
-    check_workers(config.num_workers)
-    check_seed(getattr(config, "seed", 0))  # k-NN has none
+    check_bounds(config)

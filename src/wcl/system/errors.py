@@ -4,10 +4,6 @@ import difflib
 import errno
 from collections.abc import Iterable
 
-YAML_VALUE_ERRORS = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
-"""What PyYAML raises besides its own errors: for an impossible date, an empty `!!int`, deeply
-nested brackets."""
-
 
 class InputError(ValueError):
     """A mistake in what the user gave: one line that names it and the remedy. Exit status 2."""
