@@ -187,9 +187,12 @@ def test_a_mistake_is_one_line_that_names_it_and_leaves_nothing(
         (["--crops.search", "near"], "--crops.search: near is not one of auto, exact"),
         (
             ["--loss.nce", "0", "--loss.swap", "0", "--loss.cnce", "0", "--loss.cswap", "0"],
-            "nothing would be learned",
+            "all weights are 0",
         ),
-        (["--method", "simclr", "--loss.nce", "0"], "--loss.nce: SimCLR is that loss"),
+        (
+            ["--method", "simclr", "--loss.nce", "0"],
+            "--loss.nce: the method simclr has no such setting",
+        ),
     ],
 )
 def test_a_mistake_about_crops_is_one_line_that_names_it_and_leaves_nothing(
