@@ -106,7 +106,10 @@ def test_the_module_is_the_command() -> None:
             ["pretrain", "digits", "--augment.flip", "1.5", "--out", "x"],
             "--augment.flip: must be between 0 and 1",
         ),
-        (["pretrain", "digits", "--augment.mean", "[]", "--out", "x"], "for each of 1 channels"),
+        (
+            ["pretrain", "digits", "--augment.mean", "[]", "--out", "x"],
+            "augment.mean: give one number for each",
+        ),
         (["pretrain", "digits", "--log.every", "0", "--out", "x"], "--log.every: must be"),
         (["pretrain", "digits", "--precision", "16-mixed", "--out", "x"], "needs a CUDA GPU"),
         (["pretrain", "digits", "--model.backbone", "resnet18.x", "--out", "x"], "resnet18.x"),

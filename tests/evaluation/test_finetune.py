@@ -220,7 +220,7 @@ def test_batches_are_no_larger_than_asked_and_leave_few_images_over(labeled: int
         (["--labels", "1%", "--batch_size", "1"], "--batch_size: must be at least 2"),
         (["--labels", "1%", "--epochs", "-1"], "--epochs: must be at least 1"),
         (["--labels", "1%", "--lr", "0"], "--lr: must be above 0"),
-        (["--labels", "1%", "--encoder_lr", ".inf"], "--encoder_lr: must be above 0"),
+        (["--labels", "1%", "--encoder_lr", ".inf"], "--encoder_lr: must be a finite number"),
         (["--labels", "1%", "--scratch", "no way"], "--scratch"),
     ],
 )
