@@ -26,6 +26,9 @@ from wcl.training.optimizers import build_optimizer
 from wcl.training.step import MultiViewModel, gradient_step
 
 _CPU = torch.device("cpu")
+_BATCH = 256  # of CIFAR-sized images
+_IMAGES = 2048
+_PHOTO_BATCH, _PHOTOS, _PHOTO_SIZE = 16, 96, 224
 
 
 def measure(rounds: int) -> dict[str, float]:
@@ -51,10 +54,11 @@ def training_step(
         crops: small crops in addition to the two views.
     """
     mean, std = AugmentConfig().mean, AugmentConfig().std
-    found = find_method(method_name)
-    settings = found.Settings()
-    encoder = Encoder(Description(model, found.heads(settings, crops), 3, image_size, mean, std))
-    method = found(encoder, settings, RunInfo(2**16, 256, 1, crops))
+    method_class = find_method(method_name)
+    settings = method_class.Settings()
+    heads = method_class.heads(settings, crops)
+    encoder = Encoder(Description(model, heads, 3, image_size, mean, std))
+    method = method_class(encoder, settings, RunInfo(2**16, 256, 1, crops))
     method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     fabric, world = Fabric(accelerator="cpu", devices=1), World()
     optimizer = build_optimizer(method, OptimConfig(), 0.01)
@@ -72,29 +76,30 @@ def training_step(
 
 
 def _wcl_over_simclr(rounds: int) -> float:
-    """ResNet-18 with the CIFAR stem, batch 256."""
+    """Compare steps of ResNet-18 with the CIFAR stem."""
     model = ModelConfig(backbone="resnet18", stem="cifar")
-    views = [torch.randn(2, 256, 3, 32, 32, generator=torch.Generator().manual_seed(0))]
+    views = [torch.randn(2, _BATCH, 3, 32, 32, generator=torch.Generator().manual_seed(0))]
     steps = {name: training_step(name, model, 32) for name in ("simclr", "wcl")}
     seconds = medians({name: partial(take, views) for name, take in steps.items()}, rounds)
     return seconds["wcl"] / seconds["simclr"]
 
 
 def _efficiency_small(rounds: int) -> float:
-    """CIFAR-sized images, the small ResNet, batch 256."""
+    """Measure the loader on CIFAR-sized images with the small ResNet."""
     generator = np.random.default_rng(0)
-    pixels = generator.integers(0, 256, (2048, 3, 32, 32), dtype=np.uint8)
+    pixels = generator.integers(0, 256, (_IMAGES, 3, 32, 32), dtype=np.uint8)
     source = ArraySource("random", torch.from_numpy(pixels))
     model = ModelConfig(backbone="resnet_small", stem="stride2", head_hidden_dim=512)
-    return _efficiency(source, model, 32, 256, AugmentConfig(blur=0), rounds)
+    return _efficiency(source, model, 32, _BATCH, AugmentConfig(blur=0), rounds)
 
 
 def _efficiency_photos(rounds: int) -> float:
-    """A folder of JPEGs, ResNet-18 at 224 pixels, MoCo v2's augmentation."""
+    """Measure the loader on a folder of JPEGs with ResNet-18 and MoCo v2's augmentation."""
     with tempfile.TemporaryDirectory() as folder:
-        write_photos(Path(folder), 96)
+        write_photos(Path(folder), _PHOTOS)
         source = open_source(folder)
-        return _efficiency(source, ModelConfig(), 224, 16, AugmentConfig(), rounds)
+        config = AugmentConfig()
+        return _efficiency(source, ModelConfig(), _PHOTO_SIZE, _PHOTO_BATCH, config, rounds)
 
 
 def _efficiency(

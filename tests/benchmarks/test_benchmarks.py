@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from benchmarks import crops, eval, knn, micro_batch, scale  # noqa: A004
-from benchmarks.__main__ import main
+from benchmarks import augment, crops, eval, knn, micro_batch, scale, step  # noqa: A004
+from benchmarks.__main__ import BENCHMARKS, main
 from wcl.system import machine
 
 
@@ -16,6 +16,34 @@ def figures(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
     printed = json.loads(capsys.readouterr().out)
     assert printed.pop("bench") == name
     return printed  # type: ignore[no-any-return]
+
+
+def test_without_a_name_the_benchmarks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    main([])
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert listed == list(BENCHMARKS)
+
+
+def test_a_step_is_measured_under_its_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = {"_BATCH": 8, "_IMAGES": 16, "_PHOTO_BATCH": 2, "_PHOTOS": 4, "_PHOTO_SIZE": 64}
+    for name, value in small.items():
+        monkeypatch.setattr(step, name, value)
+    found = figures("step", capsys)
+    names = {"wcl_over_simclr", "loader_efficiency_small", "loader_efficiency_photos"}
+    assert found.keys() == names
+    assert min(found.values()) > 0
+
+
+def test_augmentation_is_measured_under_its_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(augment, "_IMAGES", 16)
+    found = figures("augment", capsys)
+    ratio = found["ours_views_per_second"] / found["torchvision_views_per_second"]
+    assert found["over_torchvision"] == pytest.approx(ratio)
+    assert "over_kornia" in found
 
 
 def test_the_search_is_measured_under_its_names(
