@@ -13,7 +13,7 @@ from wcl.config import CropsConfig
 from wcl.data import ArraySource
 from wcl.neighbors import crops as module
 from wcl.neighbors.crops import NeighborCrops
-from wcl.system.errors import InputError, RunError
+from wcl.system.errors import InputError
 
 WIDTH = 6
 CLASSES = torch.arange(12) % 3
@@ -104,13 +104,6 @@ def test_where_fewer_images_than_crops_have_features_the_rest_is_of_the_image_it
     for image, row in enumerate(table_of(here)):
         others = order.get(image, [])
         assert row == others + [image] * (5 - len(others))
-
-
-def test_fewer_than_two_images_with_features_end_the_run(tmp_path: Path) -> None:
-    here = around(tmp_path)
-    see(here, seed=0, rows=[4])
-    with pytest.raises(RunError, match="fewer than two"):
-        here.end_of_epoch(0)
 
 
 def test_plain_crops_are_all_of_their_class_and_later_ones_as_the_table_of_their_epoch(
@@ -223,36 +216,6 @@ def test_a_restored_neighborhood_goes_on_as_the_other_does(
         for here in (first, second):
             see(here, seed=100 + epoch, rows=[1, 2, 5, 9])
         assert without_time(first.end_of_epoch(epoch)) == without_time(second.end_of_epoch(epoch))
-
-
-def state_with(tmp_path: Path, table: Tensor) -> dict[str, Any]:
-    here = around(tmp_path, warmup=0)
-    see(here, seed=0)
-    return {**here.state(), "table": table}
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        torch.zeros(12, 2, dtype=torch.long),
-        torch.zeros(12, 4, dtype=torch.long),
-        torch.zeros(11, 3, dtype=torch.long),
-        torch.full((12, 3), 12),
-        torch.full((12, 3), -1),
-    ],
-    ids=["fewer crops", "more crops", "fewer images", "a number too high", "a number below 0"],
-)
-def test_a_table_of_other_images_is_refused(table: Tensor, tmp_path: Path) -> None:
-    here = around(tmp_path, warmup=0)
-    with pytest.raises(InputError, match="neighbors are of other images"):
-        here.restore(state_with(tmp_path, table))
-    assert here.table is None
-
-
-def test_a_bank_of_other_images_is_refused(tmp_path: Path) -> None:
-    other = around(tmp_path, images=11, warmup=0)
-    with pytest.raises(InputError, match="feature bank is of other images"):
-        around(tmp_path).restore(other.state())
 
 
 @pytest.mark.parametrize(("images", "count"), [(12, 12), (12, 40), (1, 1)])

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from wcl.neighbors import exact, nearest
+from wcl.neighbors.sharded import ShardedFeatures
 
 
 def naive(queries: Tensor, keys: Tensor, k: int, itself: Tensor | None) -> Tensor:
@@ -79,7 +80,7 @@ def test_only_candidates_are_found_and_all_of_them_count(
     drawn = data.draw(st.sets(st.integers(0, count - 1), min_size=2))
     candidates = torch.tensor(sorted(drawn))
     k = data.draw(st.integers(1, min(8, len(candidates) - 1)))
-    cosine, index = nearest(rows, rows, k, torch.arange(count), candidates)
+    cosine, index = ShardedFeatures(rows).nearest(torch.arange(count), k, candidates)
     for image in range(count):  # most of them no candidates themselves
         assert index[image].tolist() == others_by_cosine(rows, sorted(drawn), image)[:k]
     torch.testing.assert_close(cosines(rows, rows).gather(1, index), cosine)
@@ -89,9 +90,9 @@ def test_a_query_that_is_no_candidate_hides_no_other() -> None:
     rows = random_rows(9, 4).double()
     candidates = torch.tensor([1, 4, 5, 8])
     queries = torch.tensor([0, 3, 6, 7])  # before, between and beside the candidates
-    _, index = nearest(rows[queries], rows, 3, queries, candidates)
-    _, free = nearest(rows[queries], rows, 3, None, candidates)
-    assert torch.equal(index, free)
+    _, index = ShardedFeatures(rows).nearest(queries, 3, candidates)
+    _, free = nearest(rows[queries], rows[candidates], 3)
+    assert torch.equal(index, candidates[free])
 
 
 @pytest.mark.parametrize("narrow", [torch.float16, torch.bfloat16])
@@ -122,13 +123,12 @@ def test_the_device_named_is_used_and_the_answer_is_where_the_queries_are() -> N
 
 
 @pytest.mark.parametrize("keys_at_a_time", [1, 3, 7, 64])
-@pytest.mark.parametrize("candidates", [None, torch.arange(20)])
 def test_neighbors_are_gathered_from_blocks_with_fewer_keys_than_are_wanted(
-    keys_at_a_time: int, candidates: Tensor | None, monkeypatch: pytest.MonkeyPatch
+    keys_at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = random_rows(20, 5).double()
     monkeypatch.setattr(exact, "_KEYS_AT_A_TIME", keys_at_a_time)
-    cosine, index = nearest(rows, rows, 19, None, candidates)
+    cosine, index = nearest(rows, rows, 19)
     torch.testing.assert_close(cosine, naive(rows, rows, 19, None))
     torch.testing.assert_close(cosines(rows, rows).gather(1, index), cosine)
 
@@ -199,6 +199,6 @@ def test_the_last_block_of_candidates_may_be_smaller_than_k(
     monkeypatch.setattr(exact, "_KEYS_AT_A_TIME", 130)
     rows = random_rows(200, 6).double()
     candidates = torch.arange(count)
-    _, index = nearest(rows[:count], rows, 4, candidates, candidates)
+    _, index = ShardedFeatures(rows).nearest(candidates, 4, candidates)
     _, expected = nearest(rows[:count], rows[:count], 4, candidates)
     assert torch.equal(index, expected)

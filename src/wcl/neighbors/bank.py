@@ -25,7 +25,7 @@ _BYTES = 2  # half precision
 # Number of images up to which every pair is compared: about a minute for 512 features.
 _EXACT_UP_TO = {"cpu": 100_000, "cuda": 2_000_000}
 _QUERIES_AT_A_TIME = 2**13
-# Rows that every process sends at a time when the shards are gathered for a checkpoint.
+# Rows that are sent at a time when the shards are gathered for a checkpoint.
 _ROWS_AT_A_TIME = 2**10
 
 
@@ -55,7 +55,8 @@ class FeatureBank:
         world: the processes.
 
     Raises:
-        InputError: there is not enough memory or disk space.
+        InputError: there is not enough memory.
+        RunError: there is not enough disk space.
     """
 
     def __init__(
@@ -80,13 +81,7 @@ class FeatureBank:
     def _allocate(self, rows: int, folder: Path | None) -> Tensor:
         """Return zeros for the local rows."""
         if folder is not None and rows:
-            try:
-                return _memory_map(folder, rows, self._shape[1])
-            except OSError as error:
-                raise InputError(
-                    f"{folder}: no room for a feature bank of {_size(self.bytes)} "
-                    f"({error.strerror})"
-                ) from error
+            return _memory_map(folder, rows, self._shape[1])
         available = available_memory()
         if rows * self._shape[1] * _BYTES * self._world.here > available:
             raise InputError(
@@ -164,14 +159,10 @@ class FeatureBank:
             rows: numbers of images, the same on every process; None for all.
             mode: exact, approximate, or auto to choose by the number of images.
             device: where exact search computes; None for the host.
-
-        Raises:
-            RunError: fewer than two images have a feature (see `World.run_on_all_ranks`).
         """
         self._flush()
         candidates = self.seen.nonzero()[:, 0]
         rows = candidates if rows is None else rows[self.seen[rows]]
-        self._world.run_on_all_ranks(lambda: _require_two(len(candidates)))
         k = min(k, len(candidates) - 1)
         if mode == "auto":
             limit = _EXACT_UP_TO.get("cpu" if device is None else device.type, _EXACT_UP_TO["cpu"])
@@ -202,47 +193,22 @@ class FeatureBank:
         return {"features": features, "seen": self.seen} if self._world.is_rank_zero else {}
 
     def _gather(self, folder: Path) -> Tensor:
-        """Return all features on rank 0, with only some rows of each process in memory."""
-        counts, is_rank_zero = self._shards.counts, self._world.is_rank_zero
-
-        def allocate() -> Tensor:
-            try:
-                return _memory_map(folder, *self._shape) if is_rank_zero else self.features[:0]
-            except OSError as error:
-                raise RunError(
-                    f"{folder}: no room to gather the feature bank of {_size(self.bytes)} for the "
-                    f"checkpoint ({error.strerror})"
-                ) from error
-
-        gathered = self._world.run_on_all_ranks(allocate)
-        for start in range(0, max(counts), _ROWS_AT_A_TIME):
-            part = self.features[start : start + _ROWS_AT_A_TIME]
-            sizes = [min(max(0, count - start), _ROWS_AT_A_TIME) for count in counts]
-            sent = [len(part)] + [0] * (self._world.size - 1)
-            received = sizes if is_rank_zero else [0] * self._world.size
-            arrived = self._world.exchange(part, sent, received)
+        """Return all features on rank 0, with only some of the other shards in memory."""
+        is_rank_zero = self._world.is_rank_zero
+        gathered = self._world.run_on_all_ranks(
+            lambda: _memory_map(folder, *self._shape) if is_rank_zero else self.features[:0]
+        )
+        for rows in torch.arange(len(self.seen)).split(_ROWS_AT_A_TIME):
+            features = self._shards.fetch(rows)
             if is_rank_zero:
-                begins = np.cumsum([0, *counts[:-1]]) + start
-                for begin, rows in zip(begins, arrived.split(sizes), strict=True):
-                    gathered[begin : begin + len(rows)] = rows
+                gathered[rows] = features
         return gathered
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what `state` returned, on any number of processes.
-
-        Raises:
-            InputError: the state belongs to another data set or another encoder.
-        """
-        if state["features"].shape != self._shape or len(state["seen"]) != len(self.seen):
-            raise InputError("the checkpoint's feature bank is of other images or features")
+        """Restore what `state` returned, on any number of processes."""
         offset = self._shards.offset
         self.features.copy_(state["features"][offset : offset + len(self.features)])
         self.seen.copy_(state["seen"])
-
-
-def _require_two(images: int) -> None:
-    if images < 2:
-        raise RunError("the neighbors of fewer than two readable images cannot be found")
 
 
 def _size(count: float) -> str:
@@ -255,18 +221,24 @@ def _memory_map(folder: Path, rows: int, dimensions: int) -> Tensor:
     """Return a file of zeros as a tensor, its disk space already allocated.
 
     The file is unlinked once it is mapped, so the system removes it when the process ends.
+
+    Raises:
+        RunError: there is no room for it.
     """
     count = rows * dimensions
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor, name = mkstemp(dir=folder, prefix=".bank-")
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, count * _BYTES)
-            else:
-                file.truncate(count * _BYTES)
-        flat = torch.from_file(name, shared=True, size=count, dtype=torch.float16)
-    finally:
-        with suppress(PermissionError):  # Windows cannot remove a mapped file
-            Path(name).unlink()
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, name = mkstemp(dir=folder, prefix=".bank-")
+        try:
+            if hasattr(os, "posix_fallocate"):  # elsewhere the file grows when it is mapped
+                os.posix_fallocate(descriptor, 0, count * _BYTES)
+            flat = torch.from_file(name, shared=True, size=count, dtype=torch.float16)
+        finally:
+            os.close(descriptor)
+            with suppress(PermissionError):  # Windows cannot remove a mapped file
+                Path(name).unlink()
+    except OSError as error:
+        raise RunError(
+            f"{folder}: no room for a feature bank of {_size(count * _BYTES)} ({error.strerror})"
+        ) from error
     return flat.view(rows, dimensions)

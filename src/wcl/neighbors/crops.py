@@ -111,20 +111,9 @@ class NeighborCrops:
         return {**self.bank.state(self._folder), "table": table}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            InputError: the state belongs to other images.
-        """
-        table = None
-        if state["table"] is not None:
-            table = state["table"].numpy()
-            images = len(self._source)
-            in_range = table.min() >= 0 and table.max() < images
-            if table.shape != (images, self._config.count) or not in_range:
-                raise InputError("the checkpoint's neighbors are of other images")
+        """Restore what `state` returned."""
         self.bank.restore(state)
-        self.table = table
+        self.table = None if state["table"] is None else state["table"].numpy()
 
     def _as_table(self, found: SearchResult) -> Integers:
         """Return the neighbors as a table; an image without one is its own neighbor."""

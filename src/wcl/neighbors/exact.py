@@ -23,7 +23,6 @@ def nearest(
     keys: Tensor,
     k: int,
     itself: Tensor | None = None,
-    candidates: Tensor | None = None,
     device: torch.device | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the k most similar keys of every query, most similar first, ties by ascending index.
@@ -35,27 +34,24 @@ def nearest(
     Args:
         queries: (Q, D) features.
         keys: (N, D) features.
-        k: number of neighbors, at most the number of candidates other than the query itself.
+        k: number of neighbors, at most the number of keys other than the query itself.
         itself: (Q,) for each query its own index among the keys, which is excluded.
-        candidates: indices of the keys to search, in ascending order; None for all.
         device: where to compute; None for the device of the queries.
 
     Returns:
         (Q, k) cosines and (Q, k) indices into keys, on the device of the queries.
     """
-    every = torch.arange(len(keys), device=keys.device) if candidates is None else candidates
-    available = len(every) - (itself is not None)  # one less even if the query is no candidate
+    available = len(keys) - (itself is not None)
     if not 1 <= k <= available:
         raise ValueError(f"k = {k} neighbors of {available} candidates")
-    parts = key_blocks(every)
-    chosen = (keys[numbers] for numbers in parts)
-    blocks = zip(parts, keys.split(len(parts[0])) if candidates is None else chosen, strict=True)
+    numbers = torch.arange(len(keys), device=keys.device)
+    blocks = zip(key_blocks(numbers), key_blocks(keys), strict=True)
     return nearest_in_blocks(queries, blocks, k, itself, device=device)
 
 
-def key_blocks(candidates: Tensor) -> tuple[Tensor, ...]:
-    """Split the candidates into the blocks that are compared with the queries at a time."""
-    return torch.split(candidates, _KEYS_AT_A_TIME)
+def key_blocks(keys: Tensor) -> tuple[Tensor, ...]:
+    """Split keys, or their numbers, into the blocks that are compared with queries at a time."""
+    return keys.split(_KEYS_AT_A_TIME)
 
 
 def nearest_in_blocks(
