@@ -51,7 +51,7 @@ def nearest(
 
 def key_blocks(keys: Tensor) -> tuple[Tensor, ...]:
     """Split keys, or their numbers, into the blocks that are compared with queries at a time."""
-    return keys.split(_KEYS_AT_A_TIME)
+    return torch.split(keys, _KEYS_AT_A_TIME)
 
 
 def nearest_in_blocks(
