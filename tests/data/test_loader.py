@@ -273,7 +273,7 @@ def test_unreadable_neighbors_give_crops_of_the_image_and_unreadable_images_none
 def test_views_of_chosen_images_are_those_of_the_first_epoch(kind: str, photos: Source) -> None:
     source, specs, _, _ = damaged(kind, photos)
     (batch, *_) = Loader(source, 16, 7, CPU, num_workers=0).epoch(0, specs)
-    assert_same_batches([views_of(source, batch.everyone, specs, seed=7)], [batch])
+    assert_same_batches([views_of(source, batch.global_index, specs, seed=7)], [batch])
 
 
 @pytest.mark.parametrize("kind", ["memory", "photos"])

@@ -24,7 +24,7 @@ from wcl.neighbors.groups import linked_groups
 from wcl.system.errors import InputError
 from wcl.system.machine import best_device, check_workers, use_threads
 from wcl.system.paths import one_line
-from wcl.system.progress import say
+from wcl.system.progress import log
 
 _MEMBERS_SHOWN = 8
 _LARGE_GROUP = 10  # larger ones are rarely copies: they are series, or the threshold is too low
@@ -123,9 +123,9 @@ def _warn_of_large_groups(largest: int, images: int, threshold: float) -> None:
     if float(higher) >= 1:
         advice = "this encoder hardly separates these images; use one that was trained for longer"
     if images > 3 and 2 * largest > images:
-        say(f"one group holds most images: {advice}")
+        log(f"one group holds most images: {advice}")
     elif largest > _LARGE_GROUP:
-        say(f"the largest group has {largest} images; if they differ, {advice}")
+        log(f"the largest group has {largest} images; if they differ, {advice}")
 
 
 def _row(number: int, group: Duplicates, source: Source) -> Row:

@@ -19,7 +19,7 @@ from wcl.system.errors import InputError
 from wcl.system.files import errors_naming, fsync, must_be_new, new_file
 from wcl.system.machine import best_device, check_workers, use_threads
 from wcl.system.paths import expanded, one_line
-from wcl.system.progress import say
+from wcl.system.progress import log
 
 _UNREADABLE_NAMED = 5
 
@@ -53,7 +53,7 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
             for chunk in chunks(encoder, source, store.images_done(number), config.num_workers):
                 store.add(number, chunk)
     except KeyboardInterrupt:
-        say("stopped; run the same command to continue")
+        log("stopped; run the same command to continue")
         raise
     count = store.count()
     if count == 0:
@@ -83,7 +83,7 @@ def _report_unreadable(store: ChunkStore, count: int, data: str) -> None:
     if missing := total - count:
         names = ", ".join(map(one_line, islice(store.unreadable(), _UNREADABLE_NAMED)))
         more = ", …" if missing > _UNREADABLE_NAMED else ""
-        say(
+        log(
             f"{missing} of {total} images cannot be read and are left out: {names}{more}; "
             f"`wcl data {data}` shows the reasons"
         )

@@ -19,7 +19,7 @@ from wcl.models.encoder import Encoder
 from wcl.models.weights_file import read_header, read_weights, write_weights
 from wcl.system.errors import InputError
 from wcl.system.files import atomic_write, holds_files
-from wcl.system.progress import say, track
+from wcl.system.progress import log, track
 
 CHUNK = 4 * BATCH
 """Images per chunk: memory use, and the most that a stopped command computes again."""
@@ -73,10 +73,10 @@ class ChunkStore:
         if found == key.encode():
             done = sum(min(self.images_done(n), len(s)) for n, s in enumerate(sources))
             total = sum(len(source) for source in sources)
-            say(f"{folder}: continuing after {done:,} of {total:,} images")
+            log(f"{folder}: continuing after {done:,} of {total:,} images")
             return
         if found:
-            say(f"{folder}: from another encoder or other images; starting over")
+            log(f"{folder}: from another encoder or other images; starting over")
         if folder.exists():
             self.remove()
         folder.mkdir()

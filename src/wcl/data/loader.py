@@ -28,9 +28,9 @@ _BATCHES_AHEAD = 2
 class Batch:
     """Several views of each image of a step."""
 
-    everyone: Integers
+    global_index: Integers
     """Numbers of all images of the step, of all processes, including unreadable ones."""
-    wanted: Integers
+    local_index: Integers
     """Numbers of the images that this loader reads."""
     index: Integers
     """(N,) numbers of the images that could be read."""
@@ -45,9 +45,9 @@ class Batch:
         return torch.from_numpy(self.index).to(self.views[0].device, non_blocking=True)
 
     @property
-    def place(self) -> Integers:
-        """(N,) positions in `wanted` of the images that could be read."""
-        return np.flatnonzero(np.isin(self.wanted, self.index))
+    def positions(self) -> Integers:
+        """(N,) positions in `local_index` of the images that could be read."""
+        return np.flatnonzero(np.isin(self.local_index, self.index))
 
 
 class Loader:
@@ -126,8 +126,8 @@ class Loader:
     ) -> Iterator[Batch]:
         assert isinstance(self.source, ArraySource) and self._pixels is not None
         unreadable = self.source.unreadable
-        for everyone in batches:
-            wanted = index = everyone[self._own]
+        for global_index in batches:
+            local_index = index = global_index[self._own]
             skipped = {i: unreadable[i] for i in index.tolist() if i in unreadable}
             if skipped:
                 index = np.array([i for i in index.tolist() if i not in skipped], dtype=np.int64)
@@ -140,20 +140,22 @@ class Loader:
                 rows = torch.from_numpy(crop_sources.T.ravel()).to(self.device, non_blocking=True)
                 made = spec.maker.from_images(self._pixels[rows], draws)
                 views.append(made.unflatten(0, (spec.count, len(index))))
-            yield Batch(everyone, wanted, index, views, skipped)
+            yield Batch(global_index, local_index, index, views, skipped)
 
     def _from_photos(
         self, epoch: int, batches: list[Integers], specs: Sequence[ViewSpec]
     ) -> Iterator[Batch]:
-        shares = [everyone[self._own] for everyone in batches]
+        local_indexes = [global_index[self._own] for global_index in batches]
         makers = [spec.maker for spec in specs]
         tasks = [
             Task(epoch, makers, part, [spec.crop_sources_of(part) for spec in specs])
-            for wanted in shares
-            for part in np.split(wanted, range(_PHOTOS_PER_TASK, len(wanted), _PHOTOS_PER_TASK))
+            for local_index in local_indexes
+            for part in np.split(
+                local_index, range(_PHOTOS_PER_TASK, len(local_index), _PHOTOS_PER_TASK)
+            )
         ]
         done = self._decoders.done(tasks)
-        for everyone, wanted in zip(batches, shares, strict=True):
+        for global_index, local_index in zip(batches, local_indexes, strict=True):
             pieces = [next(done) for _ in range(self._tasks_per_batch)]
             index = np.concatenate([piece.index for piece in pieces])
             skipped = {k: v for piece in pieces for k, v in piece.skipped.items()}
@@ -165,7 +167,7 @@ class Loader:
                 crops = crops.to(self.device, non_blocking=True)
                 made = makers[number].from_crops(crops, draws)
                 views.append(made.unflatten(0, (specs[number].count, len(index))))
-            yield Batch(everyone, wanted, index, views, skipped)
+            yield Batch(global_index, local_index, index, views, skipped)
 
     def _draws(self, epoch: int, index: Integers, specs: Sequence[ViewSpec]) -> Iterator[Draws]:
         return view_draws(self.seed, epoch, index, [spec.count for spec in specs])

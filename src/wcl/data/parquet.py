@@ -11,7 +11,7 @@ from wcl.data.decode import UnreadableImage, open_image
 from wcl.data.parquet_index import parquet_index
 from wcl.data.row_groups import RowGroups
 from wcl.data.source import Source
-from wcl.system.progress import say
+from wcl.system.progress import log
 
 
 class ParquetSource(Source):
@@ -26,7 +26,7 @@ class ParquetSource(Source):
             self.labels, self.classes = torch.from_numpy(index.labels), index.classes
         self._images = RowGroups(files, index)
         if self._images.slow:
-            say(
+            log(
                 f"{name}: reading images at random is slow, because its row groups have "
                 f"{self._images.mean_size / 1e6:,.0f} MB each; the guide's section on large sets "
                 "explains how to write smaller ones"

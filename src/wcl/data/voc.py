@@ -7,7 +7,7 @@ import torch
 
 from wcl.data.folder import ImageFiles
 from wcl.system.errors import InputError
-from wcl.system.progress import say, track
+from wcl.system.progress import log, track
 
 VOC_CLASSES = [
     "aeroplane",
@@ -64,7 +64,7 @@ class VocSource(ImageFiles):
             first = broken[0] if broken else "the list is empty"
             raise InputError(f"{root}: no image of {image_set}.txt has an annotation ({first})")
         if broken:
-            say(
+            log(
                 f"{root}: {len(broken)} of {len(names)} images of {image_set}.txt are left out "
                 f"because their annotations cannot be read; the first is {broken[0]}"
             )

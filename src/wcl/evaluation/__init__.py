@@ -17,7 +17,7 @@ from wcl.evaluation.splits import labeled_splits
 from wcl.models.encoder import Encoder, load
 from wcl.system.errors import InputError, did_you_mean
 from wcl.system.machine import best_device, use_threads
-from wcl.system.progress import say, without_repeats
+from wcl.system.progress import log, without_repeats
 
 __all__ = ["Result", "evaluate", "show"]
 
@@ -50,7 +50,7 @@ def evaluate(
     multi_label = getattr(module, "MULTI_LABEL", False)
     train, test = labeled_splits(config, encoder.description.channels, multi_label)
     if shared := overlap(train, test):
-        say(
+        log(
             f"{len(shared)} of {len(test)} test images are also training images, such as "
             f"{shared[0]}: the results are inflated"
         )

@@ -5,7 +5,7 @@ from wcl.data import Source
 from wcl.evaluation import evaluate
 from wcl.evaluation.splits import labeled_splits
 from wcl.system.errors import InputError, RunError
-from wcl.system.progress import say
+from wcl.system.progress import log
 from wcl.training.setup import TrainingSetup
 
 
@@ -41,5 +41,5 @@ class KnnCallback:
         try:
             return {"knn_top1": evaluate(setup.encoder, "knn", config=self._config).top1}
         except (InputError, RunError) as error:
-            say(f"k-NN after epoch {epoch}: {error}")
+            log(f"k-NN after epoch {epoch}: {error}")
             return {}

@@ -13,7 +13,7 @@ from wcl.system.errors import InputError
 from wcl.system.files import atomic_write, must_be_new
 from wcl.system.paths import expanded, one_line, shortened
 from wcl.system.plots import PLOT_SUFFIXES, plot_style, save_figure
-from wcl.system.progress import say
+from wcl.system.progress import log
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,7 +77,7 @@ def write_confusion(
             save_figure(draw_confusion(counts, classes), unfinished, suffix)
         else:
             _write_table(counts, classes, unfinished)
-    say(f"wrote {path}")
+    log(f"wrote {path}")
 
 
 def _write_table(counts: Tensor, classes: Sequence[str], path: Path) -> None:

@@ -17,7 +17,7 @@ from wcl.models.encoder import Encoder
 from wcl.ops.randomness import seed_of
 from wcl.system.errors import InputError
 from wcl.system.machine import available_memory
-from wcl.system.progress import say, track
+from wcl.system.progress import log, track
 
 Batches = Callable[[int], Iterator[tuple[Tensor, Tensor]]]
 """From the number of an epoch to its batches: (n, D) features and (n,) labels."""
@@ -171,4 +171,4 @@ class CropFeatures:
     def _report_unreadable(self, readable: int) -> None:
         images = self.steps * self._loader.batch_size
         if unreadable := images - readable:
-            say(f"{self._source.name}: {unreadable} of {images} images cannot be read; left out")
+            log(f"{self._source.name}: {unreadable} of {images} images cannot be read; left out")

@@ -21,7 +21,7 @@ from wcl.models.encoder import Encoder, load
 from wcl.system.errors import InputError, RunError
 from wcl.system.files import atomic_write
 from wcl.system.machine import best_device
-from wcl.system.progress import say, without_repeats
+from wcl.system.progress import log, without_repeats
 from wcl.system.run_folder import RunFolder
 
 _COLUMNS = ("protocol", "setting", "measure", "encoder", "untrained", "n_train", "n_test")
@@ -44,7 +44,7 @@ def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
     left_out: dict[str, str] = {}
     with without_repeats():
         for protocol, options in _protocols(config).items():
-            say(f"{protocol} …")
+            log(f"{protocol} …")
             try:
                 result = evaluate(encoder, protocol, **shared, **options)
                 untrained = _untrained(encoder, protocol, {**shared, **options})
@@ -55,7 +55,7 @@ def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
             new = _rows(result, untrained)
             rows += new
             for row in new:  # now, since the next protocol may take long
-                say(f"  {row['setting']}: {row['encoder']:.3f}, untrained {row['untrained']:.3f}")
+                log(f"  {row['setting']}: {row['encoder']:.3f}, untrained {row['untrained']:.3f}")
     if not rows:
         raise InputError(next(iter(left_out.values())))
     evaluation: dict[str, Any] = {
@@ -70,7 +70,7 @@ def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
         "sha256": encoder.description.sha256,
     }
     if encoder.home is not None:
-        say(_write(RunFolder(encoder.home), evaluation))
+        log(_write(RunFolder(encoder.home), evaluation))
     return evaluation
 
 
@@ -88,7 +88,7 @@ def _untrained(encoder: Encoder, protocol: str, options: dict[str, Any]) -> Resu
     """Evaluate the untrained network; fine-tuning includes it as its run from scratch."""
     if protocol == "finetune":
         return None
-    say(f"{protocol} of the untrained network …")
+    log(f"{protocol} of the untrained network …")
     return evaluate(untrained_encoder(encoder), protocol, **options)
 
 

@@ -17,7 +17,7 @@ from wcl.models.encoder import Encoder, weights_sha256
 from wcl.models.weights_file import read_weights, write_weights
 from wcl.system.errors import InputError, RunError, WorkerLost
 from wcl.system.files import clear_unfinished
-from wcl.system.progress import say, track
+from wcl.system.progress import log, track
 from wcl.system.run_folder import RunFolder
 
 BATCH = 256
@@ -51,7 +51,7 @@ def features_and_rows(
     every = torch.arange(len(source))
     values, rows = cached_features(encoder, source, _PREPROCESSING, every, compute)
     if unreadable := len(source) - len(rows):
-        say(f"{source.name}: {unreadable} of {len(source)} images cannot be read; left out")
+        log(f"{source.name}: {unreadable} of {len(source)} images cannot be read; left out")
     return values, rows
 
 
@@ -130,7 +130,7 @@ def _write(path: Path, values: Tensor, rows: Tensor) -> None:
         clear_unfinished(path.parent)
         write_weights(path, {"features": values, "rows": rows})
     except OSError as error:
-        say(f"features are not cached for the next evaluation ({error.strerror})")
+        log(f"features are not cached for the next evaluation ({error.strerror})")
 
 
 def pixel_batches(

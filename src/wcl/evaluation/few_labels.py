@@ -24,7 +24,7 @@ from wcl.ops.randomness import Integers, seed_of
 from wcl.system.errors import InputError
 from wcl.system.files import atomic_write
 from wcl.system.paths import expanded, one_line
-from wcl.system.progress import say, track
+from wcl.system.progress import log, track
 
 Labels = npt.NDArray[np.int8]
 """(images, classes): 1 positive, 0 negative, -1 not used for that class."""
@@ -227,6 +227,6 @@ def _write(folder: Path, name: str, text: str, suffix: str) -> Path | None:
         with atomic_write(path) as unfinished:
             unfinished.write_bytes(content)
     except OSError as error:
-        say(f"the list of drawn images is not written ({error})")
+        log(f"the list of drawn images is not written ({error})")
         return None
     return path

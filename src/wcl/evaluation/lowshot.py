@@ -40,7 +40,7 @@ from wcl.models.encoder import Encoder
 from wcl.ops.randomness import Floats
 from wcl.system.errors import InputError
 from wcl.system.paths import one_line
-from wcl.system.progress import say, track
+from wcl.system.progress import log, track
 from wcl.system.run_folder import RunFolder
 
 MULTI_LABEL = True
@@ -150,7 +150,7 @@ def _trained_classes(train: Labels, test: Labels, classes: Sequence[str]) -> lis
         raise InputError("--data: no class has both a training image and a test image")
     for missing_in, images in ((tested & ~trained, "training"), (trained & ~tested, "test")):
         if missing := [classes[number] for number in np.flatnonzero(missing_in).tolist()]:
-            say(f"left out of the mean, classes without a {images} image: {', '.join(missing)}")
+            log(f"left out of the mean, classes without a {images} image: {', '.join(missing)}")
     return [int(number) for number in np.flatnonzero(trained)]
 
 
@@ -167,7 +167,7 @@ def _available(
             f"give at most {count}"
         )
     if too_many:
-        say(f"k = {', '.join(map(str, too_many))} left out: {name} has {count} images")
+        log(f"k = {', '.join(map(str, too_many))} left out: {name} has {count} images")
     return [k for k in shots if k <= count]
 
 

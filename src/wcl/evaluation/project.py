@@ -25,7 +25,7 @@ from wcl.system.files import atomic_write, must_be_new, new_file
 from wcl.system.machine import best_device
 from wcl.system.paths import one_line, shortened
 from wcl.system.plots import PALETTE, PLOT_SUFFIXES, plot_style, save_figure
-from wcl.system.progress import say
+from wcl.system.progress import log
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,7 +114,7 @@ def tsne(values: Tensor, seed: int, quick: bool = False) -> Tensor:
         raise RunError(
             "all features are equal: there is nothing to draw; the encoder has collapsed"
         )
-    say(f"drawing a map of {len(values):,} images")
+    log(f"drawing a map of {len(values):,} images")
     # scikit-learn requires a perplexity below the number of images.
     perplexity = min(30.0, (len(values) - 1) / 3)
     fitted = TSNE(

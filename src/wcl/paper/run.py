@@ -14,7 +14,7 @@ from wcl.paper.show import fill, show, write
 from wcl.paper.tables import Cell, Table, only
 from wcl.system.errors import InputError, RunError
 from wcl.system.paths import expanded
-from wcl.system.progress import say
+from wcl.system.progress import log
 
 _MAX_SEEDS = 1000
 
@@ -60,9 +60,9 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
         print(json.dumps(filled))
     else:
         show(filled)
-    say(f"table written to {path}")
+    log(f"table written to {path}")
     if not finished:
-        say("stopped before all cells were done; run the same command to continue")
+        log("stopped before all cells were done; run the same command to continue")
     if failed:
         total = len(cells) * len(seeds)
         raise RunError(f"{len(failed)} of {total} cells failed; {path} lists the reasons")
@@ -94,13 +94,13 @@ def _make(
     todo = [job for job in jobs if store.figures(*job) is None]
     for number, (cell, seed) in enumerate(todo, start=len(jobs) - len(todo) + 1):
         label = f"{cell.row}: {', '.join(cell.columns)}; seed {seed}"
-        say(f"cell {number} of {len(jobs)}: {label}")
+        log(f"cell {number} of {len(jobs)}: {label}")
         try:
             if not store.make(cell, seed):
                 return False
         except RunError as error:
             failed[label] = str(error)
-            say(f"failed: {error}")
+            log(f"failed: {error}")
         _write(store, table, seeds, failed)
     return True
 

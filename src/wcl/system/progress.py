@@ -47,7 +47,7 @@ def console() -> Console:
 _reported: ContextVar[set[str] | None] = ContextVar("_reported", default=None)
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """Print a line as it is: brackets in file names are not markup."""
     reported = _reported.get()
     if reported is None or text not in reported:

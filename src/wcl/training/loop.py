@@ -128,7 +128,7 @@ def train(
     if setup.saved is not None:
         world.run_on_all_ranks(lambda: restore_state(setup, optimizer, monitor, fabric))
     if step == total:
-        monitor.say(f"{config.out}: already finished, {config.epochs} of {config.epochs} epochs")
+        monitor.log(f"{config.out}: already finished, {config.epochs} of {config.epochs} epochs")
         if world.is_rank_zero and not folder.encoder.is_file():
             save_encoder(setup, config.epochs)
 
@@ -146,22 +146,22 @@ def train(
 
     model.train()
     with monitor, stop_on_signals(world) as stop:
-        monitor.say(
+        monitor.log(
             f"{len(setup.source):,} images, {per_epoch} steps an epoch; {config.model.backbone} at "
             f"{config.image_size}×{config.image_size} pixels on {fabric.device}"
             + (f", {world.size} processes" if world.size > 1 else "")
         )
         if 0 < step < total:
-            monitor.say(f"continuing after step {step} of {total}")
+            monitor.log(f"continuing after step {step} of {total}")
         if neighbor_crops is not None:
             where = "on disk" if config.crops.bank == "disk" else "in memory"
-            monitor.say(f"feature bank: {neighbor_crops.bank.describe()} {where}")
+            monitor.log(f"feature bank: {neighbor_crops.bank.describe()} {where}")
         for epoch in range(step // per_epoch, config.epochs):
             waiting_since = time.perf_counter()
             for batch in setup.loader.epoch(epoch, setup.view_specs(epoch), step % per_epoch):
                 monitor.waited(time.perf_counter() - waiting_since)
                 monitor.skipped(batch.skipped)
-                shard = setup.sharding.shard(batch.everyone, batch.place, fabric.device)
+                shard = setup.sharding.shard(batch.global_index, batch.positions, fabric.device)
                 lr = lr_at(step, peak, warmup, total)
                 step += 1
                 if len(shard) >= 2:
@@ -191,10 +191,10 @@ def train(
                 save(finished_epochs=None)
                 command = typed("wcl", "pretrain", "--out", config.out, "--resume")
                 next_step = "" if quiet else f"; continue with: {command}"
-                monitor.say(f"stopped after step {step} of {total}{next_step}")
+                monitor.log(f"stopped after step {step} of {total}{next_step}")
                 return False
         if not quiet:
-            monitor.say(
+            monitor.log(
                 f"the run is in {config.out}; open it with wcl.load, measure it with wcl eval, "
                 "look at it with wcl report"
             )

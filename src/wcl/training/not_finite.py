@@ -21,7 +21,7 @@ def keep_batch(setup: TrainingSetup, step: int) -> None:
     content = {
         "step": step,
         "epoch": epoch,
-        "images": torch.from_numpy(batch.everyone),
+        "images": torch.from_numpy(batch.global_index),
         "own_images": torch.from_numpy(batch.index),
         "views": [views.cpu() for views in batch.views],
         "method": setup.method.state_dict(),

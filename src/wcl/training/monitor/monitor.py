@@ -80,8 +80,8 @@ class Monitor:
     ) -> None:
         self._open.close()
 
-    def say(self, words: str) -> None:
-        self._terminal.say(words)
+    def log(self, words: str) -> None:
+        self._terminal.log(words)
 
     # -- every step ---------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Monitor:
     def skipped(self, images: dict[int, str]) -> None:
         """Images that could not be read; each is named once."""
         for words in self._skipped.add(images):
-            self.say(f"skipped an image that cannot be read: {words}")
+            self.log(f"skipped an image that cannot be read: {words}")
 
     def step(
         self,
@@ -169,7 +169,7 @@ class Monitor:
         timing = self._stopwatch.epoch()
         values |= self._embeddings.health()
         if values.get("collapsed", 0) > _COLLAPSED:
-            self.say(
+            self.log(
                 f"warning: {values['collapsed']:.0%} of the projection's dimensions hardly vary: "
                 "the embeddings have collapsed; try a smaller optim.lr"
             )

@@ -50,7 +50,7 @@ class Terminal:
         total = epochs * steps_per_epoch
         self._task = self.bar.add_task("", total=total, completed=step, epoch="", numbers="")
 
-    def say(self, words: str) -> None:
+    def log(self, words: str) -> None:
         if self._speaks:
             self._console.print(words, markup=False, soft_wrap=True)
 
@@ -73,7 +73,7 @@ class Terminal:
         now = time.monotonic()
         if now - self._said >= _SECONDS_BETWEEN_WORDS or epoch == self._epochs:
             self._said = now
-            self.say(f"epoch {epoch}/{self._epochs}  {_sentence(values)}")
+            self.log(f"epoch {epoch}/{self._epochs}  {_sentence(values)}")
 
 
 def _sentence(values: dict[str, float]) -> str:
