@@ -41,7 +41,8 @@ def shared_out(world: World) -> list[Any]:
             with SynchronizedBatchNorm(world):
                 out, flow = normalize(norm, rows.split(sizes)[world.rank])
                 evaluated = norm.eval()(rows)
-            of_weights = [world.add(p.grad) for p in norm.parameters() if p.grad is not None]
+            grads = [p.grad for p in norm.parameters() if p.grad is not None]
+            of_weights = [world.all_reduce_sum(grad) for grad in grads]
             found.append((out, flow, of_weights, dict(norm.named_buffers()), evaluated))
     return found
 

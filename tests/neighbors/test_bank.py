@@ -214,9 +214,9 @@ def test_a_bank_of_several_processes_needs_the_memory_of_those_on_this_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bank, "available_memory", lambda: 50 * 8 * 2)
-    FeatureBank(100, 8, world=World(1, 4, here=2))
+    FeatureBank(100, 8, world=World(1, 4, local_size=2))
     with pytest.raises(InputError):
-        FeatureBank(100, 8, world=World(1, 4, here=3))
+        FeatureBank(100, 8, world=World(1, 4, local_size=3))
 
 
 def test_a_bank_describes_its_size() -> None:

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from built_methods import DIM, small_encoder
 from together import together
-from wcl.distributed.batch_norm import statistics_kept
+from wcl.distributed.batch_norm import frozen_statistics
 from wcl.distributed.sharding import BatchShard, BatchSharding
 from wcl.distributed.world import World
 from wcl.methods import Method, RunInfo, find_method
@@ -186,7 +186,7 @@ def test_running_statistics_move_once_for_every_micro_batch() -> None:
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
     # Four micro-batches, each with its views and its crops.
     assert [int(norm.num_batches_tracked or 0) for norm in norms] == [8, 8, 8]
-    with statistics_kept(network):
+    with frozen_statistics(network):
         before = copy.deepcopy(dict(network.named_buffers()))
         network.encoder(torch.randn(4, 3, 8, 8, dtype=torch.float64))
         assert all(torch.equal(before[name], b) for name, b in network.named_buffers())
@@ -199,9 +199,11 @@ def steps_here(world: World) -> list[Any]:
         network, step, shard = take(world, case)
         for parameter in network.parameters():  # as data parallel training would
             if parameter.grad is not None:
-                parameter.grad = world.add(parameter.grad) / world.size
+                parameter.grad = world.all_reduce_sum(parameter.grad) / world.size
         labels = [label.tolist() for label in step.losses.weak_labels]
-        found.append((state(network), world.add(step.losses.total), labels, shard.index.tolist()))
+        found.append(
+            (state(network), world.all_reduce_sum(step.losses.total), labels, shard.index.tolist())
+        )
     return found
 
 

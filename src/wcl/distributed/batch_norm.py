@@ -1,4 +1,4 @@
-"""Batch norm over the images of all processes, and batch norm that leaves its statistics alone."""
+"""Batch norm over the images of all processes, and batch norm with frozen running statistics."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +14,9 @@ from wcl.distributed.world import World
 
 
 def synchronize_batch_norm(network: nn.Module, world: World, device: torch.device) -> None:
-    """Replace the batch norm layers inside a network by synchronized ones, on several GPUs.
+    """Replace the batch norm layers of a network by torch's synchronized ones, on several GPUs.
 
-    On other devices torch has none; `SynchronizedBatchNorm` takes their place there.
+    torch has none for other devices; there `SynchronizedBatchNorm` is used instead.
     """
     if world.size > 1 and device.type == "cuda":
         from timm.layers.norm_act import convert_sync_batchnorm
@@ -25,10 +25,10 @@ def synchronize_batch_norm(network: nn.Module, world: World, device: torch.devic
 
 
 class SynchronizedBatchNorm(TorchFunctionMode):
-    """Inside it every batch norm in training takes its statistics over the rows of all processes.
+    """Context in which batch norms in training mode use the statistics of all processes.
 
-    It takes the place of the function that all batch norm layers call, so it works for any network
-    and leaves the layers, and the names of their weights, as they are.
+    It intercepts the function that all batch norm layers call, so it works for any network and
+    changes neither the layers nor the names of their weights.
     """
 
     def __init__(self, world: World) -> None:
@@ -71,25 +71,25 @@ class SynchronizedBatchNorm(TorchFunctionMode):
         return normalized
 
     def _statistics(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean and variance of every channel and the number of values, over all processes."""
-        wide = rows.to(_wide(rows.dtype))
+        """Compute each channel's mean and variance and the number of values on all processes."""
+        wide = rows.to(_statistics_dtype(rows.dtype))
         channels = rows.shape[1]
         own = wide.new_zeros(2 * channels + 1)
         own[-1] = count = rows.numel() // channels
         if count:
-            var, mean = torch.var_mean(wide, dim=_all_but_channels(rows), correction=0)
+            var, mean = torch.var_mean(wide, dim=_reduced_dims(rows), correction=0)
             own[:channels], own[channels:-1] = mean, var
-        every = self._world.gather(own[None])
-        counts, means = every[:, -1:], every[:, :channels]
+        gathered = self._world.all_gather(own[None])
+        means, variances, counts = gathered.split([channels, channels, 1], dim=1)
         total = counts.sum()
         mean = (counts * means).sum(dim=0) / total
-        # The spread within every process, and of the processes' means about the common one.
-        var = (counts * (every[:, channels:-1] + (means - mean).square())).sum(dim=0) / total
+        # The variance within each process, and that of the processes' means.
+        var = (counts * (variances + (means - mean).square())).sum(dim=0) / total
         return mean, var, total
 
 
 class _Normalize(torch.autograd.Function):
-    """(rows − mean) · scale · weight + bias, where mean and scale were found over all processes."""
+    """Compute (rows − mean) · scale · weight + bias with the mean and scale of all processes."""
 
     @staticmethod
     def forward(
@@ -106,42 +106,42 @@ class _Normalize(torch.autograd.Function):
         ctx.world = world
         factor = scale if weight is None else scale * weight
         shift = -mean * factor if bias is None else bias - mean * factor
-        normalized = rows.to(factor.dtype) * _by_channel(factor, rows) + _by_channel(shift, rows)
+        normalized = rows.to(factor.dtype) * _per_channel(factor, rows) + _per_channel(shift, rows)
         return normalized.to(rows.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         rows, weight, mean, scale, count = ctx.saved_tensors
         gradient = gradients[0].to(scale.dtype)
-        dims = _all_but_channels(rows)
-        unit = (rows.to(scale.dtype) - _by_channel(mean, rows)) * _by_channel(scale, rows)
+        dims = _reduced_dims(rows)
+        unit = (rows.to(scale.dtype) - _per_channel(mean, rows)) * _per_channel(scale, rows)
         own = torch.stack([gradient.sum(dim=dims), (gradient * unit).sum(dim=dims)])
-        of_mean, of_scale = ctx.world.add(own) / count
-        flow = gradient - _by_channel(of_mean, rows) - unit * _by_channel(of_scale, rows)
+        grad_mean, grad_scale = ctx.world.all_reduce_sum(own) / count
+        grad_rows = gradient - _per_channel(grad_mean, rows) - unit * _per_channel(grad_scale, rows)
         factor = scale if weight is None else scale * weight
-        flow = (flow * _by_channel(factor, rows)).to(rows.dtype)
-        of_bias, of_weight = (
-            sums if wanted else None
-            for sums, wanted in zip(own, reversed(ctx.needs_input_grad[1:3]), strict=True)
+        grad_rows = (grad_rows * _per_channel(factor, rows)).to(rows.dtype)
+        grad_bias, grad_weight = (
+            sums if needed else None
+            for sums, needed in zip(own, reversed(ctx.needs_input_grad[1:3]), strict=True)
         )
-        return flow, of_weight, of_bias, None, None, None, None
+        return grad_rows, grad_weight, grad_bias, None, None, None, None
 
 
-def _all_but_channels(rows: Tensor) -> list[int]:
+def _reduced_dims(rows: Tensor) -> list[int]:
     return [0, *range(2, rows.ndim)]
 
 
-def _by_channel(values: Tensor, rows: Tensor) -> Tensor:
+def _per_channel(values: Tensor, rows: Tensor) -> Tensor:
     return values.view(1, -1, *[1] * (rows.ndim - 2))
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
+def _statistics_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 @contextmanager
-def statistics_kept(network: nn.Module) -> Iterator[None]:
-    """Inside it batch norms normalize by their batch, but their running statistics do not move."""
+def frozen_statistics(network: nn.Module) -> Iterator[None]:
+    """Keep running statistics unchanged while batch norms still normalize by their batch."""
     norms = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
     for norm in norms:
         norm.track_running_stats = False

@@ -1,9 +1,9 @@
-"""Where the processes of a run meet, whatever an earlier attempt left there.
+"""Rendezvous of the processes of a run, unaffected by what an earlier attempt left behind.
 
-torchrun keeps one store for all its restarts, with the addresses of processes that are dead by
-now in it (pytorch issue 135712). Who reads those first waits for nobody: of six restarts after a
-kill, three hung or failed. Its count of restarts cannot tell attempts apart either, since
-each node has its own. So every attempt agrees on a name that was never there before.
+torchrun keeps one store for all its restarts, which still holds the addresses of dead processes
+(pytorch issue 135712). A process that reads those waits forever: of six restarts after a kill,
+three hung or failed. The restart count cannot tell attempts apart, since each node has its own. So
+every attempt agrees on a new random name.
 """
 
 import secrets
@@ -13,34 +13,35 @@ from datetime import timedelta
 from torch.distributed import DistStoreError
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-_SECONDS_BETWEEN_LOOKS = 0.02
+_POLL_INTERVAL = 0.02  # seconds
 
 
 def fresh_store(store: Store, rank: int, size: int, timeout: timedelta) -> Store:
-    """A part of the store that only the processes of this attempt know.
+    """Return a part of the store that only the processes of this attempt use.
 
-    Everyone but the first asks under a random name of its own, which no old answer can have; the
-    first answers whatever it finds asked, old questions too, until all have thanked it.
+    Rank 0 chooses its random name. Every other rank requests it under a random name of its own,
+    to which no earlier attempt can have replied. Rank 0 replies to all requests, old ones too,
+    until all processes of this attempt have acknowledged.
 
     Raises:
-        DistStoreError: not all came within that time.
+        DistStoreError: not all processes joined within the timeout.
     """
     shared = PrefixStore("wcl", store)
     shared.set_timeout(timeout)
     if rank > 0:
-        name = secrets.token_hex(8)
-        shared.set(f"asks/{rank}", name)
-        place = shared.get(f"answer/{name}").decode()
-        shared.add(f"thanks/{place}", 1)
-        return PrefixStore(place, shared)
+        request = secrets.token_hex(8)
+        shared.set(f"request/{rank}", request)
+        name = shared.get(f"reply/{request}").decode()
+        shared.add(f"acknowledged/{name}", 1)
+        return PrefixStore(name, shared)
 
-    place = secrets.token_hex(8)
-    until = time.monotonic() + timeout.total_seconds()
-    while shared.add(f"thanks/{place}", 0) < size - 1:
+    name = secrets.token_hex(8)
+    deadline = time.monotonic() + timeout.total_seconds()
+    while shared.add(f"acknowledged/{name}", 0) < size - 1:
         for other in range(1, size):
-            if shared.check([f"asks/{other}"]):
-                shared.set(f"answer/{shared.get(f'asks/{other}').decode()}", place)
-        if time.monotonic() > until:
-            raise DistStoreError(f"Timed out after {timeout}: not all processes came")
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
-    return PrefixStore(place, shared)
+            if shared.check([f"request/{other}"]):
+                shared.set(f"reply/{shared.get(f'request/{other}').decode()}", name)
+        if time.monotonic() > deadline:
+            raise DistStoreError(f"Timed out after {timeout}: not all processes joined")
+        time.sleep(_POLL_INTERVAL)
+    return PrefixStore(name, shared)

@@ -62,7 +62,7 @@ class BatchSharding:
         """
         mask = torch.zeros(self.local_size, dtype=torch.uint8)
         mask[torch.from_numpy(readable)] = 1
-        masks = self.world.gather(mask)  # on the CPU, whatever the device
+        masks = self.world.all_gather(mask)  # on the CPU, whatever the device
         return BatchShard(self, batch_index, readable, masks.numpy() > 0, device)
 
 
@@ -140,7 +140,7 @@ class BatchShard:
         if len(rows) < self._padded:
             whole = rows.new_zeros(self._padded, *rows.shape[1:])
             rows = whole.index_copy(0, self._readable, rows)
-        gathered = self._world.gather(rows)
+        gathered = self._world.all_gather(rows)
         return gathered if self._order is None else gathered[self._order]
 
     def gather_embeddings(self, *columns: Tensor) -> tuple[Tensor, ...]:

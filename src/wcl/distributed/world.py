@@ -1,7 +1,7 @@
-"""The processes of a run as one: who this is among them, and what they tell each other.
+"""The process group of a run and its collectives.
 
-All of them take part in every call here, in the same order. Alone, a process knows already what
-the others would tell it, so code that is written for many runs on one without a special case.
+All processes must make the same calls in the same order. With a single process every collective
+returns its input, so callers need no special case.
 """
 
 from collections.abc import Callable
@@ -14,79 +14,77 @@ from torch import Tensor
 from wcl.system.errors import InputError, ReportedByRankZero, RunError
 
 T = TypeVar("T")
-# Called so from torch 2.13 on; the names before still work there, with a warning at every call.
+# Names as of torch 2.13, where the older ones still work but warn at every call.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 class World:
-    """This process among the `size` of a run.
+    """The processes of a run, seen from one of them.
 
     Args:
-        rank: its number, from 0.
-        size: how many there are.
-        here: how many of them are on this machine; None for all.
+        rank: number of this process, from 0.
+        size: number of processes.
+        local_size: number of processes on this machine; None for all.
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, here: int | None = None) -> None:
+    def __init__(self, rank: int = 0, size: int = 1, local_size: int | None = None) -> None:
         self.rank = rank
         self.size = size
-        self.here = here or size
-        """How many share this machine, its memory and its disks."""
+        self.local_size = local_size or size
+        """Number of processes that share this machine's memory and disks."""
 
     @property
     def is_rank_zero(self) -> bool:
-        """Whether this is the process that writes and speaks."""
+        """Whether this is the process that writes files and messages."""
         return self.rank == 0
 
-    def gather(self, rows: Tensor) -> Tensor:
-        """(n, …) of this process → (size·n, …) of all, in the order of their ranks.
+    def all_gather(self, rows: Tensor) -> Tensor:
+        """Concatenate (n, …) of every process → (size·n, …), in the order of the ranks.
 
-        The gradient of a row is the sum of what all processes made of it.
+        Differentiable: the gradient of a row is the sum of its gradients on all processes.
         """
         if self.size == 1:
             return rows
-        gathered: Tensor = _Gather.apply(rows, self.size)  # type: ignore[no-untyped-call]
+        gathered: Tensor = _AllGather.apply(rows, self.size)  # type: ignore[no-untyped-call]
         return gathered
 
-    def exchange(self, rows: Tensor, sent: list[int], received: list[int]) -> Tensor:
-        """Send the first `sent[0]` rows to process 0, the next to process 1 and so on.
+    def all_to_all(self, rows: Tensor, sent: list[int], received: list[int]) -> Tensor:
+        """Send the first `sent[0]` rows to process 0, the next `sent[1]` to process 1 and so on.
 
         Args:
             rows: (sum of sent, …).
-            sent: how many rows go to each process.
-            received: how many come from each.
+            sent: number of rows for each process.
+            received: number of rows from each process.
 
         Returns:
-            (sum of received, …) in the order of the ranks; gradient does not flow through it.
+            (sum of received, …) in the order of the ranks, without gradient.
         """
         if self.size == 1:
             return rows
-        arriving = rows.new_empty(sum(received), *rows.shape[1:])
-        dist.all_to_all_single(arriving, rows.detach().contiguous(), received, sent)
-        return arriving
+        arrived = rows.new_empty(sum(received), *rows.shape[1:])
+        dist.all_to_all_single(arrived, rows.detach().contiguous(), received, sent)
+        return arrived
 
-    def add(self, values: Tensor) -> Tensor:
-        """The sum over all processes; gradient does not flow through it."""
+    def all_reduce_sum(self, values: Tensor) -> Tensor:
+        """Return the sum over all processes, without gradient."""
         if self.size > 1:
             values = values.detach().clone()
             dist.all_reduce(values)
         return values
 
-    def any(self, here: bool) -> bool:
-        """Whether it is so on any process."""
-        if self.size == 1:
-            return here
-        return bool(self.add(torch.tensor(int(here))))
+    def any(self, condition: bool) -> bool:
+        """Return whether the condition holds on any process."""
+        return bool(self.all_reduce_sum(torch.tensor(int(condition))))
 
     def broadcast(self, values: Tensor, source: int) -> Tensor:
-        """Fill `values` with those that process `source` has, in place."""
+        """Overwrite `values` in place with those of process `source`."""
         if self.size > 1:
             dist.broadcast(values, source)
         return values
 
     def all_gather_object(self, value: T) -> list[T]:
-        """Small plain values, one of each process."""
+        """Return a small picklable value of every process, in the order of the ranks."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -94,33 +92,31 @@ class World:
         return values
 
     def run_on_all_ranks(self, action: Callable[[], T]) -> T:
-        """Do something that may fail; if it fails on one process, all of them end, and one speaks.
+        """Call a function that may fail on some processes; if it does, raise on all of them.
 
         Raises:
-            InputError, RunError: of the first process that it failed on, raised by process 0.
-            ToldElsewhere: the same on the others.
+            InputError, RunError: on rank 0, the error of the first process that failed.
+            ReportedByRankZero: on the other ranks.
         """
+        if self.size == 1:
+            return action()
         error: Exception | None = None
         try:
             result = action()
         except (InputError, RunError, OSError) as caught:
             error = caught
-        if self.size == 1:
-            if error is not None:
-                raise error
+        own = None if error is None else (isinstance(error, InputError), str(error))
+        failures = [(rank, each) for rank, each in enumerate(self.all_gather_object(own)) if each]
+        if not failures:
             return result
-        told = None if error is None else (isinstance(error, InputError), str(error))
-        failed = [(rank, each) for rank, each in enumerate(self.all_gather_object(told)) if each]
-        if not failed:
-            return result
-        rank, (of_input, message) = failed[0]
+        rank, (is_input_error, message) = failures[0]
         if not self.is_rank_zero:
-            raise ReportedByRankZero(2 if of_input else 1) from error
+            raise ReportedByRankZero(2 if is_input_error else 1) from error
         message = f"process {rank} of {self.size}: {message}" if rank else message
-        raise (InputError if of_input else RunError)(message) from error
+        raise (InputError if is_input_error else RunError)(message) from error
 
 
-class _Gather(torch.autograd.Function):
+class _AllGather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, size: int) -> Tensor:
         ctx.size = size

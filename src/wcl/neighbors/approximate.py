@@ -83,7 +83,7 @@ class ApproximateSearch:
         world = self._features.world
         columns = self._search_local(_unit(self._features.fetch(rows)))
         cosine, neighbors = (
-            world.gather(column).unflatten(0, (world.size, -1)).transpose(0, 1).flatten(1)
+            world.all_gather(column).unflatten(0, (world.size, -1)).transpose(0, 1).flatten(1)
             for column in columns
         )
         invalid = (neighbors < 0) | (neighbors == rows[:, None])

@@ -83,7 +83,7 @@ class FeatureBank:
         if folder is not None and rows:
             return _memory_map(folder, rows, self._shape[1])
         available = available_memory()
-        if rows * self._shape[1] * _BYTES * self._world.here > available:
+        if rows * self._shape[1] * _BYTES * self._world.local_size > available:
             raise InputError(
                 f"--crops.bank: {self.describe()} is more than the {available / 1e9:.1f} GB "
                 "of available memory; use --crops.bank disk"
@@ -122,7 +122,7 @@ class FeatureBank:
             order = owners[rank].argsort(stable=True)
             sent = owners[rank].bincount(minlength=self._world.size).tolist()
             received = [int((owner == rank).sum()) for owner in owners]
-            features = self._world.exchange(features[order.to(h.device)], sent, received)
+            features = self._world.all_to_all(features[order.to(h.device)], sent, received)
         local = torch.cat([index[owner == rank] for index, owner in zip(rows, owners, strict=True)])
         self.seen[torch.cat(rows)] = True
         copied = None

@@ -16,7 +16,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from wcl.distributed.batch_norm import SynchronizedBatchNorm, statistics_kept
+from wcl.distributed.batch_norm import SynchronizedBatchNorm, frozen_statistics
 from wcl.distributed.sharding import BatchShard
 from wcl.distributed.world import World
 from wcl.methods import Losses, Method
@@ -105,7 +105,7 @@ def _micro_batched_step(
     gradients = {name: flow for name, flow in zip(out, found, strict=True) if flow is not None}
     for number, rows in enumerate(shard.micro_batches):
         last = number == len(shard.micro_batches) - 1
-        with fabric.no_backward_sync(model, enabled=not last), statistics_kept(model):
+        with fabric.no_backward_sync(model, enabled=not last), frozen_statistics(model):
             rng.restore(states[number])
             again = model(micro_views[number])
             flows = select_images(list(gradients.values()), rows)

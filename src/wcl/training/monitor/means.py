@@ -45,7 +45,7 @@ class Means:
         if not self._unread:
             return {}
         steps, losses, lengths = zip(*self._unread, strict=True)
-        rows = self._world.add(torch.stack(losses))
+        rows = self._world.all_reduce_sum(torch.stack(losses))
         gradients = torch.stack(lengths).tolist()  # which are the same on all processes
         for step, numbers, gradient in zip(steps, rows.tolist(), gradients, strict=True):
             values = dict(zip(self._names, numbers, strict=True))
