@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from wcl.data import Source
-from wcl.data.decode import UnreadableImage, decoded
+from wcl.data.decode import decoded
 from wcl.system.files import atomic_write
 from wcl.system.paths import shortened
 
@@ -66,14 +65,6 @@ def thumbnail(image: Image.Image, side: int = TILE) -> Image.Image:
     width, height = (max(1, round(length * scale)) for length in whole.size)
     smooth, sharp = Image.Resampling.LANCZOS, Image.Resampling.NEAREST
     return whole.resize((width, height), sharp if scale > 3 else smooth)
-
-
-def source_thumbnail(source: Source, index: int) -> Image.Image:
-    """Return the thumbnail of an image, or an empty tile if it has become unreadable."""
-    try:
-        return thumbnail(source.image(index))
-    except UnreadableImage:
-        return Image.new("RGB", (TILE, TILE), _GROUND)
 
 
 def write_sheet(path: Path, sheet: Image.Image) -> None:

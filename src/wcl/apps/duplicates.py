@@ -1,28 +1,18 @@
 """`wcl duplicates`: groups of images that are nearly the same."""
 
 import json
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from wcl.apps.contact_sheet import Row, Tile, contact_sheet, source_thumbnail, write_sheet
-from wcl.apps.retrieval import (
-    ROWS_SHOWN,
-    image_features,
-    open_images,
-    printable,
-    sheet_path,
-    short_name,
-)
+from wcl.apps import retrieval
+from wcl.apps.contact_sheet import Row, contact_sheet, write_sheet
 from wcl.config import DuplicatesConfig
 from wcl.data import Source
-from wcl.models.encoder import Encoder, load
+from wcl.models.encoder import Encoder
 from wcl.neighbors.groups import linked_groups
 from wcl.system.errors import InputError
-from wcl.system.machine import best_device, check_workers, use_threads
+from wcl.system.machine import use_threads
 from wcl.system.paths import one_line
 from wcl.system.progress import log
 
@@ -67,41 +57,36 @@ def duplicates(
     """
     if not 0 < threshold <= 1:
         raise InputError(f"--threshold: must be above 0 and at most 1, not {threshold}")
-    check_workers(num_workers)
-    encoder = run if isinstance(run, Encoder) else load(run, best_device(device))
-    source = open_images(data)
-    features, indices = image_features(encoder, source, num_workers)
+    encoder = retrieval.open_encoder(run, device, num_workers)
+    source = retrieval.open_images(data)
+    features, indices = retrieval.image_features(encoder, source, num_workers)
     labels, highest = linked_groups(features, threshold, encoder.device)
-    linked = (highest > -1).nonzero()[:, 0].numpy()
-    linked = linked[np.argsort(labels[linked], kind="stable")]
-    ends = np.flatnonzero(np.diff(labels[linked])) + 1
-    groups = [
-        _group(torch.from_numpy(members), highest, indices, source)
-        for members in np.split(linked, ends)
-        if len(members)
-    ]
+    members: dict[int, list[int]] = defaultdict(list)
+    for row in (highest > -1).nonzero()[:, 0].tolist():
+        members[int(labels[row])].append(row)
+    groups = []
+    for rows in members.values():
+        cosines, images = highest[rows].tolist(), indices[rows].tolist()
+        paths = [source.where(index) for index in images]
+        groups.append(Duplicates(min(cosines), paths, cosines, images))
     return sorted(groups, key=lambda group: (-len(group.paths), -group.similarity))
-
-
-def _group(members: Tensor, highest: Tensor, indices: Tensor, source: Source) -> Duplicates:
-    cosines, images = highest[members].tolist(), indices[members].tolist()
-    return Duplicates(min(cosines), [source.where(i) for i in images], cosines, images)
 
 
 def show_duplicates(run: str, config: DuplicatesConfig, as_json: bool) -> None:
     """Print a table of all groups and draw the largest (`wcl duplicates`)."""
     use_threads(config.threads)
-    out = sheet_path(config, "duplicates.png", as_json)
-    source = open_images(config.data)
+    out = retrieval.sheet_path(config, "duplicates.png", as_json)
+    source = retrieval.open_images(config.data)
     groups = duplicates(run, source, config.threshold, config.device, config.num_workers)
     count = "1 group" if len(groups) == 1 else f"{len(groups):,} groups"
     if out and groups:
-        rows = [_row(number, group, source) for number, group in enumerate(groups[:ROWS_SHOWN], 1)]
-        largest = f", the largest {ROWS_SHOWN} here" if len(groups) > ROWS_SHOWN else ""
+        most = retrieval.ROWS_SHOWN
+        rows = [_row(number, group, source) for number, group in enumerate(groups[:most], 1)]
+        largest = f", the largest {most} here" if len(groups) > most else ""
         heading = f"{count} of nearly equal images{largest}"
         write_sheet(out, contact_sheet(heading, rows, _MEMBERS_SHOWN))
     if as_json:
-        about = {"data": printable(config.data), "threshold": config.threshold}
+        about = {"data": retrieval.printable(config.data), "threshold": config.threshold}
         about |= {"images": len(source), "groups": [asdict(group) for group in groups]}
         print(json.dumps(about))
         return
@@ -129,11 +114,8 @@ def _warn_of_large_groups(largest: int, images: int, threshold: float) -> None:
 
 
 def _row(number: int, group: Duplicates, source: Source) -> Row:
-    shown = list(zip(group.indices, group.cosines, group.paths, strict=True))[:_MEMBERS_SHOWN]
-    tiles = [
-        Tile(source_thumbnail(source, index), _four_digits(cosine), short_name(path))
-        for index, cosine, path in shown
-    ]
+    shown = list(zip(group.indices, group.cosines, strict=True))[:_MEMBERS_SHOWN]
+    tiles = [retrieval.image_tile(source, index, _four_digits(cosine)) for index, cosine in shown]
     more = f", {_MEMBERS_SHOWN} of them here" if len(group.paths) > _MEMBERS_SHOWN else ""
     similarity = _four_digits(group.similarity)
     return Row(f"{number}: {len(group.paths)} images{more}, cosine {similarity} or more", [tiles])

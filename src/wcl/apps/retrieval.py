@@ -1,20 +1,28 @@
-"""What search and duplicates share: opening images, their features, and how results are shown."""
+"""What commands share that use an encoder: opening it and the images, and how results are shown."""
 
 import os
 from pathlib import Path
 
 from torch import Tensor
 
+from wcl.apps.contact_sheet import Tile, thumbnail
 from wcl.config import RetrievalConfig
 from wcl.data import Source, open_source, with_channels
 from wcl.evaluation.features import features_and_rows
-from wcl.models.encoder import Encoder
+from wcl.models.encoder import Encoder, load
 from wcl.system.errors import InputError
 from wcl.system.files import free_name, new_file
+from wcl.system.machine import best_device, check_workers
 from wcl.system.paths import one_line
 
 ROWS_SHOWN = 20
 """Rows of a contact sheet at most."""
+
+
+def open_encoder(run: str | Path | Encoder, device: str, num_workers: int) -> Encoder:
+    """Load an encoder, unless it is one already; the number of workers is only checked."""
+    check_workers(num_workers)
+    return run if isinstance(run, Encoder) else load(run, best_device(device))
 
 
 def open_images(data: str | Path | Source) -> Source:
@@ -35,6 +43,11 @@ def sheet_path(config: RetrievalConfig, default: str, as_json: bool) -> Path | N
     if config.out:
         return new_file(config.out, (".png",))
     return None if as_json else free_name(default)
+
+
+def image_tile(source: Source, index: int, caption: str) -> Tile:
+    """Return a tile with an image, the caption and the image's short name."""
+    return Tile(thumbnail(source.image(index)), caption, short_name(source.where(index)))
 
 
 def short_name(path: str) -> str:

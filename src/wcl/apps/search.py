@@ -6,30 +6,16 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from wcl.apps.contact_sheet import (
-    Row,
-    Tile,
-    contact_sheet,
-    source_thumbnail,
-    thumbnail,
-    write_sheet,
-)
-from wcl.apps.retrieval import (
-    ROWS_SHOWN,
-    image_features,
-    open_images,
-    printable,
-    sheet_path,
-    short_name,
-)
+from wcl.apps import retrieval
+from wcl.apps.contact_sheet import Row, Tile, contact_sheet, thumbnail, write_sheet
 from wcl.config import SearchConfig
 from wcl.data import Source
 from wcl.data.decode import open_image
 from wcl.data.folder import ImageFiles
-from wcl.models.encoder import Encoder, load
+from wcl.models.encoder import Encoder
 from wcl.neighbors import nearest
 from wcl.system.errors import InputError
-from wcl.system.machine import best_device, check_workers, use_threads
+from wcl.system.machine import use_threads
 from wcl.system.paths import expanded_image, one_line
 
 _COLUMNS = 6
@@ -79,24 +65,22 @@ def search(
     queries = [query] if isinstance(query, str | Path) else list(query)
     if k < 1:
         raise InputError(f"--k: must be at least 1, not {k}")
-    check_workers(num_workers)
-    encoder = run if isinstance(run, Encoder) else load(run, best_device(device))
+    encoder = retrieval.open_encoder(run, device, num_workers)
     vectors = [encoder.embed(expanded_image(file)) for file in queries]
-    source = open_images(data)
-    bank, indices = image_features(encoder, source, num_workers)
+    source = retrieval.open_images(data)
+    bank, indices = retrieval.image_features(encoder, source, num_workers)
     results = []
     for file, vector in zip(queries, vectors, strict=True):
-        own = (indices == _index_in(source, expanded_image(file))).nonzero()[:, 0]
-        available = len(bank) - len(own)
-        if available == 0:
-            raise InputError(f"{source.name}: has no image besides the query")
-        exclude = own if len(own) else None
-        cosines, rows = nearest(vector, bank, min(k, available), exclude, device=encoder.device)
+        own_index = _index_in(source, expanded_image(file))
+        cosines, rows = nearest(vector, bank, min(k + 1, len(bank)), device=encoder.device)
         neighbors = [
             Neighbor(min(cosine, 1.0), source.where(index), index)
             for cosine, index in zip(cosines[0].tolist(), indices[rows[0]].tolist(), strict=True)
+            if index != own_index
         ]
-        results.append(Neighbors(printable(file), neighbors))
+        if not neighbors:
+            raise InputError(f"{source.name}: has no image besides the query")
+        results.append(Neighbors(retrieval.printable(file), neighbors[:k]))
     return results
 
 
@@ -117,17 +101,17 @@ def show_search(run: str, config: SearchConfig, as_json: bool) -> None:
     if not files:
         raise InputError("--query: name an image to compare with")
     use_threads(config.threads)
-    out = sheet_path(config, "neighbors.png", as_json)
-    source = open_images(config.data)
+    out = retrieval.sheet_path(config, "neighbors.png", as_json)
+    source = retrieval.open_images(config.data)
     results = search(run, source, files, config.k, config.device, config.num_workers)
     if out:
-        shown = list(zip(files, results, strict=True))[:ROWS_SHOWN]
+        shown = list(zip(files, results, strict=True))[: retrieval.ROWS_SHOWN]
         rows = [_row(file, result, source) for file, result in shown]
         heading = f"Most similar images in {one_line(source.name)}, by cosine"
         write_sheet(out, contact_sheet(heading, rows, _COLUMNS))
     if as_json:
         queries = [asdict(result) for result in results]
-        print(json.dumps({"data": printable(config.data), "queries": queries}))
+        print(json.dumps({"data": retrieval.printable(config.data), "queries": queries}))
         return
     for result in results:
         print(f"most like {one_line(result.query)}:")
@@ -146,9 +130,10 @@ def _files(value: str) -> list[str]:
 
 
 def _row(file: str, result: Neighbors, source: Source) -> Row:
-    query = Tile(thumbnail(open_image(expanded_image(file))), "query", short_name(result.query))
+    image = thumbnail(open_image(expanded_image(file)))
+    query = Tile(image, "query", retrieval.short_name(result.query))
     tiles = [
-        Tile(source_thumbnail(source, image.index), f"{image.cosine:.3f}", short_name(image.path))
-        for image in result.neighbors
+        retrieval.image_tile(source, neighbor.index, f"{neighbor.cosine:.3f}")
+        for neighbor in result.neighbors
     ]
     return Row(one_line(result.query), [[query], tiles])
