@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from torch import Tensor
 
 import wcl
 from images import flat_folder, photo_folder, picture
 from runs import photo_run, tiny_run
-from wcl.apps import embed_chunks
-from wcl.apps.embed import embed
-from wcl.apps.embed_chunks import CHUNK, Chunk, ChunkStore, chunks
+from wcl.apps import embed as embed_app
+from wcl.apps.embed import CHUNK, ChunkStore, chunks, embed
 from wcl.cli import run_command
 from wcl.config import EmbedConfig
 from wcl.data import open_source
@@ -52,7 +52,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def vectors_of(path: Path) -> torch.Tensor:
+def vectors_of(path: Path) -> Tensor:
     return torch.tensor(np.stack(pq.read_table(path)["vector"].to_numpy(zero_copy_only=False)))
 
 
@@ -115,40 +115,39 @@ def test_no_more_than_a_chunk_is_computed_before_it_is_handed_on(
     digits_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder, source = load(digits_run), open_source("digits")
-    monkeypatch.setattr(embed_chunks, "CHUNK", 2 * BATCH)
+    monkeypatch.setattr(embed_app, "CHUNK", 2 * BATCH)
     asked = 0
 
-    def counted(*arguments: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def counted(*arguments: Any) -> Iterator[tuple[Tensor, Tensor]]:
         nonlocal asked
         for rows in torch.arange(len(source)).split(BATCH):
             asked += len(rows)
             yield source.pixels[rows], rows  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(embed_chunks, "pixel_batches", counted)
+    monkeypatch.setattr(embed_app, "pixel_batches", counted)
     given = 0
-    for chunk in chunks(encoder, source):
-        assert len(chunk.vectors) <= 2 * BATCH
-        given += len(chunk.rows)
+    for vectors, rows in chunks(encoder, source):
+        assert len(vectors) <= 2 * BATCH
+        given += len(rows)
         assert asked - given <= BATCH  # the batch that showed where the chunk ends
     assert given == len(source)
 
 
 _KILLED = """
 import os, signal, sys
-from wcl.apps import embed_chunks
-from wcl.apps.embed import embed
+from wcl.apps import embed as embed_app
 from wcl.config import EmbedConfig
 
-embed_chunks.CHUNK = embed_chunks.BATCH
-add = embed_chunks.ChunkStore.add
+embed_app.CHUNK = embed_app.BATCH
+add = embed_app.ChunkStore.add
 
-def add_or_die(self, source, chunk):
-    if chunk.rows[0] == 3 * embed_chunks.CHUNK:
+def add_or_die(self, source, vectors, rows):
+    if rows[0] == 3 * embed_app.CHUNK:
         os.kill(os.getpid(), signal.SIGKILL)
-    add(self, source, chunk)
+    add(self, source, vectors, rows)
 
-embed_chunks.ChunkStore.add = add_or_die
-embed(sys.argv[1], EmbedConfig("digits", sys.argv[2], split="all", num_workers=0))
+embed_app.ChunkStore.add = add_or_die
+embed_app.embed(sys.argv[1], EmbedConfig("digits", sys.argv[2], split="all", num_workers=0))
 """
 
 
@@ -164,16 +163,16 @@ def test_killed_and_started_again_it_writes_the_same_file_as_undisturbed(
     assert not out.exists()
     assert len(list(partial.glob("*.safetensors"))) == 3
 
-    monkeypatch.setattr(embed_chunks, "CHUNK", BATCH)
+    monkeypatch.setattr(embed_app, "CHUNK", BATCH)
     computed = 0
 
-    def counted(*arguments: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def counted(*arguments: Any) -> Iterator[tuple[Tensor, Tensor]]:
         nonlocal computed
         for batch in pixel_batches(*arguments):
             computed += len(batch[1])
             yield batch
 
-    monkeypatch.setattr(embed_chunks, "pixel_batches", counted)
+    monkeypatch.setattr(embed_app, "pixel_batches", counted)
     embed(digits_run, config("digits", out, split="all"))
     assert computed == 1797 - 3 * BATCH
     assert "continuing after 768 of 1,797 images" in capsys.readouterr().err
@@ -182,63 +181,20 @@ def test_killed_and_started_again_it_writes_the_same_file_as_undisturbed(
     assert not partial.exists()
 
 
-@pytest.mark.parametrize("changed", [False, True])
-def test_stopped_between_its_two_files_it_goes_on_unless_one_is_the_users(
-    changed: bool, digits_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, beside = tmp_path / "e.npy", tmp_path / "e.paths.csv"
-    replace = Path.replace
-
-    def replace_or_stop(path: Path, target: Path) -> Path:
-        if target == out:
-            raise KeyboardInterrupt
-        return replace(path, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", replace_or_stop)
-        with pytest.raises(KeyboardInterrupt):
-            embed(digits_run, config("digits", out))
-    assert beside.exists() and not out.exists()
-    if changed:
-        beside.write_text("mine")
-        with pytest.raises(InputError, match=r"e\.paths\.csv: exists already"):
-            embed(digits_run, config("digits", out))
-        assert beside.read_text() == "mine"
-        return
-    embed(digits_run, config("digits", out))
-    embed(digits_run, config("digits", tmp_path / "whole.npy"))
-    assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
-    assert beside.read_bytes() == (tmp_path / "whole.paths.csv").read_bytes()
-    assert not (tmp_path / "e.npy.partial").exists()
-
-
 def stop_in_the_middle(run: Path, settings: EmbedConfig) -> None:
     """Press Ctrl-C when two chunks of BATCH images are finished."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embed_chunks, "CHUNK", BATCH)
+        patch.setattr(embed_app, "CHUNK", BATCH)
         add = ChunkStore.add
 
-        def add_or_stop(store: ChunkStore, source: int, chunk: Chunk) -> None:
-            if chunk.rows[0] == 2 * BATCH:
+        def add_or_stop(store: ChunkStore, source: int, vectors: Tensor, rows: Tensor) -> None:
+            if rows[0] == 2 * BATCH:
                 raise KeyboardInterrupt
-            add(store, source, chunk)
+            add(store, source, vectors, rows)
 
         patch.setattr(ChunkStore, "add", add_or_stop)
         with pytest.raises(KeyboardInterrupt):
             embed(run, settings)
-
-
-def test_a_chunk_cut_short_is_computed_again(
-    digits_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, whole = tmp_path / "e.npy", tmp_path / "whole.npy"
-    stop_in_the_middle(digits_run, config("digits", out))
-    second = sorted((tmp_path / "e.npy.partial").glob("*.safetensors"))[1]
-    second.write_bytes(second.read_bytes()[:-1])
-    monkeypatch.setattr(embed_chunks, "CHUNK", BATCH)
-    for file in (out, whole):
-        embed(digits_run, config("digits", file))
-    assert out.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.parametrize("other", ["encoder", "data"])
@@ -253,7 +209,7 @@ def test_what_is_left_of_another_encoder_or_other_data_is_not_gone_on_with(
     left = tiny_run(tmp_path / "other", epochs=1, seed=1) if other == "encoder" else digits_run
     stop_in_the_middle(left, config("digits", out, split="all" if other == "data" else "train"))
     assert "run the same command to continue" in capsys.readouterr().err
-    monkeypatch.setattr(embed_chunks, "CHUNK", BATCH)
+    monkeypatch.setattr(embed_app, "CHUNK", BATCH)
     embed(digits_run, config("digits", out))
     assert "starting over" in capsys.readouterr().err
     embed(digits_run, config("digits", tmp_path / "whole.npy"))
@@ -309,7 +265,7 @@ def test_a_whole_chunk_of_unreadable_images_does_not_shift_the_others(
     for i in range(3 * BATCH):
         path = data / f"{i:04d}.png"
         picture(i).save(path) if i in good else path.touch()
-    monkeypatch.setattr(embed_chunks, "CHUNK", BATCH)
+    monkeypatch.setattr(embed_app, "CHUNK", BATCH)
     out = embed(digits_run, config(data, tmp_path / "e.parquet"))
     names = [Path(path).stem for path in pq.read_table(out)["path"].to_pylist()]
     assert [int(name) for name in names] == sorted(good)

@@ -5,22 +5,33 @@ that a stopped command can continue. The output is assembled from the chunks at 
 completely or not at all.
 """
 
-import filecmp
-from itertools import islice
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
-from wcl.apps.embed_chunks import ChunkStore, chunks
-from wcl.apps.vector_files import WRITERS, Shape, paths_file
-from wcl.config import EmbedConfig
-from wcl.data import open_split, with_channels
-from wcl.evaluation.features import none_can_be_read
-from wcl.models.encoder import Encoder, load
-from wcl.system.errors import InputError
-from wcl.system.files import errors_naming, fsync, must_be_new, new_file
-from wcl.system.machine import best_device, check_workers, use_threads
-from wcl.system.paths import expanded, one_line
-from wcl.system.progress import log
+import numpy as np
+import torch
+from safetensors import safe_open
+from torch import Tensor
 
+from wcl.apps.retrieval import open_encoder
+from wcl.apps.vector_files import WRITERS, Layout, Part, paths_file
+from wcl.config import EmbedConfig
+from wcl.data import Source, open_split, subset, with_channels
+from wcl.evaluation.features import BATCH, features_key, none_can_be_read, pixel_batches
+from wcl.models.encoder import Encoder
+from wcl.models.weights_file import read_weights, write_weights
+from wcl.system.errors import InputError
+from wcl.system.files import atomic_write, errors_naming, fsync, holds_files, must_be_new, new_file
+from wcl.system.machine import use_threads
+from wcl.system.paths import expanded, one_line
+from wcl.system.progress import log, track
+
+CHUNK = 4 * BATCH
+"""Images per chunk: memory use, and the most that a stopped command computes again."""
+_KEY = "wcl embed 1"  # start of the key of a folder of chunks
 _UNREADABLE_NAMED = 5
 
 
@@ -37,53 +48,145 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
     out = new_file(config.out, tuple(WRITERS))
     suffix = out.suffix.lower()
     partial = expanded(out.with_name(out.name + ".partial"))
-    paths = expanded(paths_file(out))
-    if suffix == ".npy" and not partial.exists():
-        must_be_new(paths)
+    outputs = [paths_file(out), out] if suffix == ".npy" else [out]
+    for file in outputs:
+        must_be_new(file)
     if not config.data:
         raise InputError("--data: give the images to embed")
     use_threads(config.threads)
-    check_workers(config.num_workers)
-    encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
+    encoder = open_encoder(run, config.device, config.num_workers)
     channels = encoder.description.channels
     sources = [with_channels(s, channels) for s in open_split(config.data, config.split)]
     store = ChunkStore(partial, encoder, sources)
     try:
         for number, source in enumerate(sources):
-            for chunk in chunks(encoder, source, store.images_done(number), config.num_workers):
-                store.add(number, chunk)
+            for vectors, rows in chunks(
+                encoder, source, store.images_done(number), config.num_workers
+            ):
+                store.add(number, vectors, rows)
     except KeyboardInterrupt:
         log("stopped; run the same command to continue")
         raise
-    count = store.count()
+    unreadable, total = store.unreadable(), sum(map(len, sources))
+    count = total - len(unreadable)
     if count == 0:
-        store.remove()
-        raise InputError(f"{config.data}: {none_can_be_read(sum(map(len, sources)))}")
-    labeled = any(s.labels is not None or s.multi_labels is not None for s in sources)
-    assembled = store.folder / out.name
-    with errors_naming(out, store.folder):
-        WRITERS[suffix](assembled, store.parts(), Shape(count, encoder.feature_dim, labeled))
-        fsync(assembled)
-    if suffix == ".npy":
-        # A command that was stopped right here has left the same file.
-        if not (paths.is_file() and filecmp.cmp(paths_file(assembled), paths, shallow=False)):
-            must_be_new(paths)
-        paths_file(assembled).replace(paths)
-    must_be_new(out)
-    assembled.replace(out)
+        shutil.rmtree(partial)
+        raise InputError(f"{config.data}: {none_can_be_read(total)}")
+    with errors_naming(out, partial):
+        texts = ["path", "label"] if store.labeled else ["path"]
+        layout = Layout(count, encoder.feature_dim, texts)
+        WRITERS[suffix](partial / out.name, store.parts(), layout)
+        fsync(partial / out.name)
+    for file in outputs:
+        must_be_new(file)
+        (partial / file.name).replace(file)
     fsync(out.parent)
-    _report_unreadable(store, count, config.data)
-    store.remove()
+    shutil.rmtree(partial)
+    if unreadable:
+        names = [one_line(source.where(row)) for source, row in unreadable[:_UNREADABLE_NAMED]]
+        more = ", …" if len(unreadable) > _UNREADABLE_NAMED else ""
+        log(
+            f"{len(unreadable)} of {total} images cannot be read and are left out: "
+            f"{', '.join(names)}{more}; `wcl data {config.data}` shows the reasons"
+        )
     print(f"wrote {one_line(str(out))}: {count:,} vectors of {encoder.feature_dim} numbers")
     return out
 
 
-def _report_unreadable(store: ChunkStore, count: int, data: str) -> None:
-    total = sum(len(source) for source in store.sources)
-    if missing := total - count:
-        names = ", ".join(map(one_line, islice(store.unreadable(), _UNREADABLE_NAMED)))
-        more = ", …" if missing > _UNREADABLE_NAMED else ""
-        log(
-            f"{missing} of {total} images cannot be read and are left out: {names}{more}; "
-            f"`wcl data {data}` shows the reasons"
-        )
+def chunks(
+    encoder: Encoder, source: Source, first: int = 0, num_workers: int = -1
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the vectors of the images from `first` (a multiple of CHUNK) on, CHUNK at a time.
+
+    The limits of chunks, and so every bit of their vectors, do not depend on `first`. A chunk
+    without readable images is left out.
+
+    Yields:
+        (n, D) vectors, and (n,) ascending indices of the readable images.
+    """
+    if first >= len(source):
+        return
+    rest = subset(source, np.arange(first, len(source))) if first else source
+    total = -(-len(rest) // BATCH)
+    batches = track(pixel_batches(encoder, rest, num_workers), "computing vectors", total)
+    for _, group in groupby(batches, key=lambda batch: int(batch[1][0]) // CHUNK):
+        vectors, rows = zip(*((encoder.embed(pixels), rows) for pixels, rows in group), strict=True)
+        yield torch.cat(vectors), torch.cat(rows) + first
+
+
+class ChunkStore:
+    """A folder of finished chunks of one encoder and some sources, one file per chunk."""
+
+    def __init__(self, folder: Path, encoder: Encoder, sources: Sequence[Source]) -> None:
+        """Open or create the folder; chunks of another encoder or other images are removed.
+
+        Raises:
+            InputError: the path is taken by something else.
+        """
+        self.folder = folder
+        self.sources = sources
+        self.labeled = any(s.labels is not None or s.multi_labels is not None for s in sources)
+        key = " ".join([_KEY, str(CHUNK), *(features_key(encoder, source) for source in sources)])
+        file = folder / "key"
+        found = file.read_bytes() if file.is_file() else b""
+        free = not folder.exists() or (folder.is_dir() and not holds_files(folder))
+        if folder.is_symlink() or not (free or found.startswith(_KEY.encode())):
+            raise InputError(f"{folder}: is in the way and not from `wcl embed`; move it away")
+        if found == key.encode():
+            done = sum(min(self.images_done(n), len(s)) for n, s in enumerate(sources))
+            log(f"{folder}: continuing after {done:,} of {sum(map(len, sources)):,} images")
+            return
+        if found:
+            log(f"{folder}: from another encoder or other images; starting over")
+            shutil.rmtree(folder)
+        folder.mkdir(exist_ok=True)
+        with atomic_write(file) as unfinished:
+            unfinished.write_text(key, encoding="utf-8")
+
+    def files(self, source: int) -> list[Path]:
+        """Return the chunks of a source, in order."""
+        return sorted(self.folder.glob(f"{source}-*.safetensors"))
+
+    def images_done(self, source: int) -> int:
+        """Return how many images at the start of a source need no more work."""
+        files = self.files(source)
+        return (int(files[-1].stem.partition("-")[2]) + 1) * CHUNK if files else 0
+
+    def add(self, source: int, vectors: Tensor, rows: Tensor) -> None:
+        """Write a finished chunk."""
+        file = self.folder / f"{source}-{int(rows[0]) // CHUNK:08d}.safetensors"
+        write_weights(file, {"vectors": vectors, "rows": rows})
+
+    def unreadable(self) -> list[tuple[Source, int]]:
+        """Return the images without a vector, when all chunks are finished."""
+        missing: list[tuple[Source, int]] = []
+        for number, source in enumerate(self.sources):
+            absent = np.ones(len(source), dtype=bool)
+            for file in self.files(number):
+                with safe_open(file, framework="pt") as chunk:
+                    absent[chunk.get_tensor("rows")] = False
+            missing += [(source, row) for row in np.flatnonzero(absent).tolist()]
+        return missing
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the output, one part per chunk."""
+        files = [(s, file) for n, s in enumerate(self.sources) for file in self.files(n)]
+        for source, file in track(files, "writing vectors"):
+            chunk = read_weights(file)
+            rows = chunk["rows"].tolist()
+            texts = [[source.where(row) for row in rows]]
+            if self.labeled:
+                texts.append([_label(source, row) for row in rows])
+            yield Part(texts, chunk["vectors"].numpy())
+
+
+def _label(source: Source, row: int) -> str:
+    """Return the name of an image's class, or the names of its classes; empty if it has none."""
+    numbers: list[int] = []
+    if source.labels is not None:
+        numbers = [int(source.labels[row])]
+    elif source.multi_labels is not None:
+        numbers = (source.multi_labels[row] == 1).nonzero()[:, 0].tolist()
+    names = ", ".join(source.classes[number] for number in numbers)
+    # Folders need not have names in UTF-8; as in `Source.where`, other bytes are replaced.
+    return os.fsencode(names).decode(errors="replace")
