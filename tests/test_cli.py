@@ -1,4 +1,4 @@
-"""The command line as a person meets it: help, results, and one clear line for every mistake."""
+"""The command line: help, results, and one clear line for every mistake."""
 
 import json
 import os
@@ -21,22 +21,36 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The complaint about a command line: one line, exit status 2."""
+    """Return the message about a wrong command line: one line, exit status 2."""
     assert run_command(words) == 2
-    complaint = capsys.readouterr().err
-    assert complaint.startswith("wcl: ")
-    assert complaint.count("\n") == 1, complaint
-    return complaint
+    message = capsys.readouterr().err
+    assert message.startswith("wcl: ")
+    assert message.count("\n") == 1, message
+    return message
 
 
 def test_help_answers_without_importing_torch() -> None:
-    code = "import sys, wcl.cli; wcl.cli.run_command(['--help']); assert 'torch' not in sys.modules"
+    words = [["--help"], *([name, "--help"] for name in COMMANDS), ["eval", "knn", "--help"]]
+    code = (
+        "import sys, wcl.cli\n"
+        f"assert all(wcl.cli.run_command(words) == 0 for words in {words})\n"
+        "assert 'torch' not in sys.modules"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert all(command in done.stdout for command in COMMANDS)
 
 
+def test_help_shows_the_settings_of_the_method(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = {}
+    for method in ("simclr", "wcl"):
+        assert run_command(["pretrain", "--method", method, "--help"]) == 0
+        shown[method] = capsys.readouterr().out
+    assert "--loss.cswap" in shown["wcl"] and "--loss.cswap" not in shown["simclr"]
+    assert all("--loss.temperature" in text for text in shown.values())
+
+
 @pytest.mark.parametrize("command", ["eval knn", "eval all", "embed", "duplicates"])
-def test_a_run_that_is_not_there_is_told_without_importing_torch(command: str) -> None:
+def test_a_run_that_is_not_there_is_reported_without_importing_torch(command: str) -> None:
     code = (
         f"import sys, wcl.cli; status = wcl.cli.run_command([*{command.split()}, 'nowhere']); "
         "assert status == 2 and 'torch' not in sys.modules"
@@ -63,7 +77,7 @@ def test_the_module_is_the_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "expected"),
     [
         (["pretrian"], "did you mean pretrain"),
         (["eval"], "missing: protocol"),
@@ -155,18 +169,18 @@ def test_the_module_is_the_command() -> None:
 )
 def test_a_mistake_is_one_line_that_names_it_and_leaves_nothing(
     words: list[str],
-    says: str,
+    expected: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert says in refused(words, capsys)
+    assert expected in refused(words, capsys)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "expected"),
     [
         (["--limit", "128", "--crops.count", "128"], "--crops.count: 128 images have at most 127"),
         (
@@ -200,14 +214,14 @@ def test_a_mistake_is_one_line_that_names_it_and_leaves_nothing(
 )
 def test_a_mistake_about_crops_is_one_line_that_names_it_and_leaves_nothing(
     words: list[str],
-    says: str,
+    expected: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     right = ["--crops.count", "2", "--crops.size", "16", "--epochs", "4", "--batch_size", "32"]
-    assert says in refused(["pretrain", "digits", *right, *words, "--out", "x"], capsys)
+    assert expected in refused(["pretrain", "digits", *right, *words, "--out", "x"], capsys)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -248,9 +262,9 @@ def test_a_name_that_is_not_text_is_refused_before_any_work(
     monkeypatch.chdir(tmp_path)
     places = {"RUN": str(run), "NAME": os.fsdecode(b"caf\xe9")}
     typed = [re.sub("RUN|NAME", lambda found: places[found[0]], word) for word in words.split()]
-    complaint = refused(typed, capsys)
-    assert "caf\\udce9" in complaint
-    assert "not UTF-8 text; rename it, or give a link" in complaint
+    message = refused(typed, capsys)
+    assert "caf\\udce9" in message
+    assert "not UTF-8 text; rename it, or give a link" in message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -329,8 +343,8 @@ def test_every_command_refuses_workers_that_cannot_be(
     words = [str(run) if word == "RUN" else word for word in command.split()]
     more = {"embed": ["--out", "x.csv"], "search": ["--query", "query.png"]}
     words += ["--data", "digits", f"--num_workers={num_workers}", *more.get(words[0], [])]
-    said = refused(words, capsys)
-    assert said == f"wcl: --num_workers: must be between -1 and 1024, not {num_workers}\n"
+    printed = refused(words, capsys)
+    assert printed == f"wcl: --num_workers: must be between -1 and 1024, not {num_workers}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["query.png"]
 
 
@@ -349,28 +363,26 @@ def test_class_names_are_not_markup(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "[bold], [red]" in capsys.readouterr().out
 
 
-def test_data_says_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_describes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = photo_folder(tmp_path / "data")
     (root / "cat" / "000.jpg").write_text("no")
     assert run_command(["data", str(root)]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for word in ("24", "cat, dog", "000.jpg: not an image"):
-        assert word in said
+        assert word in printed
 
 
-def test_data_says_what_is_in_both_splits(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_data_describes_both_splits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "data"
     photo_folder(root / "train", each=12)
     photo_folder(root / "test", ("cat", "dog", "eel"), 5)
     (root / "test" / "eel" / "000.jpg").write_text("no")
     assert run_command(["data", str(root)]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in (["training", "test"], ["images", "24", "15"], ["unreadable", "0", "1"]):
-        assert any(all(word in line for word in words) for line in said.splitlines())
-    assert "classes: cat, dog, eel\n" in said
-    assert "eel/000.jpg: not an image" in said
+        assert any(all(word in line for word in words) for line in printed.splitlines())
+    assert "classes: cat, dog, eel\n" in printed
+    assert "eel/000.jpg: not an image" in printed
 
 
 def test_views_are_written_once_and_never_over_another_file(

@@ -1,4 +1,4 @@
-"""Files from others: nothing in them is run, nothing leaves its folder, and nobody is asked.
+"""Untrusted files: nothing in them is executed, nothing leaves its folder, no network is used.
 
 Every test sets a trap that springs if the file is unpickled, imported or unpacked carelessly.
 """
@@ -201,8 +201,15 @@ def test_a_hugging_face_folder_is_neither_run_nor_unpickled(trap: Trap, tmp_path
 @pytest.mark.parametrize("resume", [False, True])
 def test_settings_make_no_objects(resume: bool, trap: Trap, tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
-    for tag in ("!!python/object/apply:os.mkdir", "!!python/object/new:os.mkdir"):
-        file.write_text(f"epochs: {tag} [{trap.place}]\n")
+    spec = f"{{class_path: os.mkdir, init_args: {{path: {trap.place}}}}}"
+    for text in (
+        f"epochs: !!python/object/apply:os.mkdir [{trap.place}]",
+        f"epochs: !!python/object/new:os.mkdir [{trap.place}]",
+        f"loss: {spec}",
+        f"loss: {{temperature: {spec}}}",
+        f"optim: {spec}",
+    ):
+        file.write_text(text)
         with pytest.raises(InputError):
             settings("", {"out": str(tmp_path)}, method_settings, resume, files=[file])
 

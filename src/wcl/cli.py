@@ -34,6 +34,7 @@ from wcl.config import (
     WatchConfig,
 )
 from wcl.config.command_line import choose, parse, parse_run
+from wcl.config.recipes import recipe_about, recipe_file, recipe_names
 from wcl.system.errors import (
     ConnectionLost,
     InputError,
@@ -176,12 +177,9 @@ def export(words: list[str]) -> int:
 
 
 def recipes(words: list[str]) -> int:
-    from wcl.config.layering import recipe_file, recipe_names
-
     if not words:
         for name in recipe_names():
-            about = recipe_file(name).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
-            print(f"{name:<21} {about}")
+            print(f"{name:<21} {recipe_about(name)}")
     elif words[0] in ("-h", "--help"):
         print("usage: wcl recipes [NAME]\n\nList the recipes, or print one of them.")
     else:

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from wcl.config import PretrainConfig, layering
-from wcl.config.layering import RENAMED, recipe_file, recipe_names, settings_parser
+from wcl.config.layering import RENAMED, settings_parser
+from wcl.config.recipes import recipe_file, recipe_names
 from wcl.config.validation import check
 from wcl.methods import method_settings
 from wcl.system.errors import InputError
@@ -151,12 +152,13 @@ def test_a_setting_that_the_method_lacks_is_named_with_the_method(
         settings("digits", method=my_method, loss={"queue_size": "x"})
 
 
-def test_names_of_other_settings_are_checked_before_the_method_is_imported() -> None:
+@pytest.mark.parametrize("changes", [{"epoch": 3}, {"epochs": "ten"}, {"method": 3}])
+def test_other_settings_are_checked_before_the_method_is_imported(changes: dict[str, Any]) -> None:
     def imports(name: str) -> type:
         raise AssertionError(f"{name} is imported")
 
-    with pytest.raises(InputError, match="did you mean epochs"):
-        layering.settings("digits", {"epoch": 3, "loss": {"any": 3}}, imports)
+    with pytest.raises(InputError, match=f"--{next(iter(changes))}: "):
+        layering.settings("digits", {**changes, "loss": {"any": 3}}, imports)
 
 
 def test_a_methods_settings_have_bounds(my_method: str) -> None:

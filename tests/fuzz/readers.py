@@ -20,7 +20,8 @@ from checkpoints import CONFIG, state
 from images import encoded, picture
 from voc_kit import annotation
 from wcl.config import ModelConfig
-from wcl.config.layering import recipe_file, recipe_names, settings
+from wcl.config.layering import settings
+from wcl.config.recipes import recipe_file, recipe_names
 from wcl.data.cifar import cifar
 from wcl.data.decode import (
     UnreadableImage,

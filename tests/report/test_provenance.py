@@ -8,7 +8,8 @@ import pytest
 
 from report_pages import Page, report_of
 from runs import tiny_run
-from wcl.config.layering import recipe_names, settings
+from wcl.config.layering import settings
+from wcl.config.recipes import recipe_names
 from wcl.methods import method_settings
 from wcl.report.provenance import closest_recipe, evaluation_command, recipe_of
 from wcl.report.runs import read_run, shortened

@@ -5,7 +5,8 @@ from typing import Any
 
 from wcl.apps.neighbor_sheet import write_neighbors
 from wcl.config import PretrainConfig
-from wcl.config.layering import default_recipe, settings
+from wcl.config.layering import settings
+from wcl.config.recipes import default_recipe
 from wcl.data import Source
 from wcl.evaluation.callback import KnnCallback
 from wcl.methods import method_settings

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from wcl.config import PretrainConfig
 from wcl.config.bounds import check_bounds
 from wcl.config.names import flat
+from wcl.config.recipes import default_recipe, recipe_names
 from wcl.system.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def parse_run(
     `--help` lists the settings of the method only if `--method` names one: its module takes seconds
     to import.
     """
-    from wcl.config.layering import default_recipe, recipe_names, settings_parser
+    from wcl.config.layering import settings_parser
 
     def parser(method_settings: type | None = None) -> "CommandParser":
         parser = settings_parser(options, method_settings, usage)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from wcl.config import PretrainConfig
 from wcl.config.names import flat, nested
 from wcl.config.parser import CommandParser, unknown
+from wcl.config.recipes import recipe_file
 from wcl.config.run_config import read_config
 from wcl.system.errors import InputError, did_you_mean
 from wcl.system.paths import expanded
@@ -20,8 +21,7 @@ T = TypeVar("T", bound=PretrainConfig)
 SettingsOf = Callable[[str], type]
 """From the name of a method to the dataclass of its settings. This package may not import methods,
 so callers pass in how to find them."""
-_RECIPES = Path(__file__).parent.parent / "recipes"
-RENAMED = {
+RENAMED = {  # the names of older versions
     "batch": "batch_size",
     "micro_batch": "micro_batch_size",
     "size": "image_size",
@@ -47,38 +47,6 @@ class Layer(NamedTuple):
 
     values: dict[str, Any]
     file: Path | None = None
-
-
-def recipe_names() -> list[str]:
-    return sorted(path.stem for path in _RECIPES.glob("*.yaml"))
-
-
-def recipe_file(name: str) -> Path:
-    """Return the YAML file of a recipe.
-
-    Raises:
-        InputError: there is no recipe of that name.
-    """
-    names = recipe_names()
-    if name in names:
-        return _RECIPES / f"{name}.yaml"
-    if expanded(name).exists():
-        raise InputError(
-            f"{name}: a path, where a recipe is expected; wcl pretrain takes images as "
-            f"--data {name}, wcl views before the recipe"
-        )
-    raise InputError(
-        f"{name}: no such recipe{did_you_mean(name, names)}; there are {', '.join(names)}"
-    )
-
-
-def default_recipe(data: str) -> str:
-    """Return the recipe of data that come without one: the one named like the data, or `folder`.
-
-    >>> default_recipe("digits"), default_recipe("~/photos")
-    ('digits', 'folder')
-    """
-    return data if data in recipe_names() else "folder"
 
 
 def settings(
@@ -126,16 +94,11 @@ def layered(
         read.insert(0, _run_config(given.get("out", "")))
     layers = [Layer(flat(read_config(file)), file) for file in read]
     layers.append(Layer({name: _plain(value) for name, value in given.items()}))
-
-    known = settings_parser(into).names
-    for layer in layers:
-        _check_names(layer, known)
+    _check(layers, settings_parser(into))  # all but the method's: its import takes seconds
     values = {name: value for layer in layers for name, value in layer.values.items()}
     method = values.get("method", into.method)
     parser = settings_parser(into, settings_of(method))
-    for layer in layers:
-        _check_names(layer, parser.names, method)
-        _check_types(layer, parser)
+    _check(layers, parser, method)
     return parser.build(into, values)
 
 
@@ -168,37 +131,41 @@ def _run_config(out: str) -> Path:
     return path
 
 
-def _check_names(layer: Layer, known: list[str], method: str = "") -> None:
-    """Raise InputError for a setting that does not exist; for the method's, once it is known."""
-    for name in layer.values:
-        if name in known or (name.startswith("loss.") and not method):
-            continue
-        if layer.file and name in RENAMED:
-            line = f"{name} is now {RENAMED[name]}; the file is from an older version of wcl"
-        elif name.startswith("loss."):
-            line = (
-                f"--{name}: the method {method} has no such setting{did_you_mean(name, known)}; "
-                f"wcl pretrain --method {method} --help lists them"
-            )
-        else:
-            line = unknown(name, known)
-        raise InputError(f"{layer.file}: {line.removeprefix('--')}" if layer.file else line)
+def _check(layers: list[Layer], parser: CommandParser, method: str = "") -> None:
+    """Raise InputError for an unknown setting or a value of another type, with its file.
+
+    Args:
+        layers: the settings.
+        parser: knows the names and types.
+        method: the method whose settings the parser knows, if any.
+    """
+    for layer in layers:
+        try:
+            for name, value in layer.values.items():
+                if value is None:
+                    raise InputError(f"--{name}: its value is missing")
+                if name not in parser.names and (method or not name.startswith("loss.")):
+                    raise InputError(_unknown(name, parser.names, method, layer.file))
+            parser.parse_object(nested(layer.values), defaults=False)
+        except InputError as error:
+            if layer.file is None:
+                raise
+            raise InputError(f"{layer.file}: {str(error).removeprefix('--')}") from error
 
 
-def _check_types(layer: Layer, parser: CommandParser) -> None:
-    try:
-        for name, value in layer.values.items():
-            if value is None:
-                raise InputError(f"--{name}: its value is missing")
-        parser.parse_object(nested(layer.values), defaults=False)
-    except InputError as error:
-        if layer.file is None:
-            raise
-        raise InputError(f"{layer.file}: {str(error).removeprefix('--')}") from error
+def _unknown(name: str, known: list[str], method: str, file: Path | None) -> str:
+    if file and name in RENAMED:
+        return f"{name} is now {RENAMED[name]}; the file is from an older version of wcl"
+    if name.startswith("loss."):
+        return (
+            f"--{name}: the method {method} has no such setting{did_you_mean(name, known)}; "
+            f"wcl pretrain --method {method} --help lists them"
+        )
+    return unknown(name, known)
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of Python as YAML would have it."""
+    """Return a path as text and a number of numpy as one of Python."""
     if isinstance(value, Path):
         return str(value)
-    return value.item() if hasattr(value, "item") else value  # a number of numpy's
+    return value.item() if hasattr(value, "item") else value

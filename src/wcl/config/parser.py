@@ -3,6 +3,7 @@
 from argparse import SUPPRESS, Action
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import cached_property
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -21,6 +22,7 @@ _TYPES = {
     "a <class 'int'>": "a whole number",
     "a <class 'float'>": "a number",
     "a <class 'bool'>": "true or false",
+    "a <class 'dict'>": "a group of settings",
     "a <class 'str'>": "text, which YAML wants in quotes here",
     "a <class 'tuple'>": "a list such as [0.2, 1]",
 }
@@ -63,7 +65,7 @@ class CommandParser(ArgumentParser):
         )
         self.add_class_arguments(options, as_group=False, skip=set(skip))
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """The settings by their dotted names."""
         return list(self.get_defaults().keys())

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from wcl.config import PretrainConfig, flat
-from wcl.config.layering import recipe_file, recipe_names
+from wcl.config.recipes import recipe_file, recipe_names
 from wcl.report.runs import Run, shortened
 from wcl.training.metrics_lines import is_number
 from wcl.training.provenance import hardware, typed, versions
