@@ -7,6 +7,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ from benchmarks.__main__ import BENCHMARKS
 from images import photo_folder, picture
 from runs import metrics
 from wcl.cli import run_command
+from wcl.config import PretrainConfig, evaluations, flat
+from wcl.config import commands as commands_module
+from wcl.methods import METHODS, method_settings
 from wcl.paper.purity import weak_label_quality
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ["README.md", "docs/guide.md"]
+ALL_DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Settings that make a command take seconds instead of hours; the given ones stay as they are.
 QUICK = {
     "pretrain digits": "--epochs 1 --limit 64 --batch_size 32 --log.tensorboard false",
@@ -191,3 +196,30 @@ def test_links_between_documents_lead_somewhere() -> None:
             continue
         for target in re.findall(r"\]\(([^)#:]+)[^):]*\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document}: {target}"
+
+
+def known_settings() -> set[str]:
+    names = {"config", "from", "help", "json", "list", "loss", "query", "resume"}
+    for method in METHODS:
+        names |= flat(asdict(PretrainConfig(loss=method_settings(method)()))).keys()
+    for module in (commands_module, evaluations):
+        for kind in vars(module).values():
+            if isinstance(kind, type) and is_dataclass(kind):
+                names |= {field.name for field in fields(kind)}
+    return names
+
+
+@pytest.mark.parametrize("document", ALL_DOCUMENTS, ids=lambda path: path.name)
+def test_the_settings_and_files_that_a_document_names_exist(document: Path) -> None:
+    text = document.read_text()
+    code = re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
+    lines = "".join(blocks(document.relative_to(ROOT).as_posix(), r"\w*")).splitlines()
+    known = known_settings()
+    for words in [*code, *lines]:
+        options = words if words.startswith("--") else words.partition("wcl ")[2]
+        for name in re.findall(r"(?<!\S)--([a-z_-]+(?:\.[a-z_]+)?)", options):
+            assert name in known | {"max-restarts"}, words  # which is torchrun's
+        if re.fullmatch(r"(augment|crops|log|loss|model|optim)\.[a-z_]+( \w+)?", words):
+            assert words.split()[0] in known, words
+        for path in re.findall(r"(?<![\w/])(?:examples|src|tests)/[\w/.]+", words):
+            assert (ROOT / path).exists(), words
