@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from wcl.exporters import hub, onnx_model, timm_weights, torchscript
+from wcl.exporters import onnx_model, timm_files, torchscript
 from wcl.exporters.card import public_name
 from wcl.exporters.format import Format
 from wcl.models import encoder as encoders
@@ -19,11 +19,11 @@ from wcl.system.run_folder import RunFolder
 __all__ = ["export", "load"]
 
 FORMATS = {
-    "timm": timm_weights.FORMAT,
+    "timm": timm_files.WEIGHTS,
     "safetensors": Format("encoder.safetensors", Encoder.save, lambda description, path: []),
     "torchscript": torchscript.FORMAT,
     "onnx": onnx_model.FORMAT,
-    "hub-folder": hub.FORMAT,
+    "hub-folder": timm_files.HUB_FOLDER,
 }
 
 
@@ -75,8 +75,6 @@ def _output_path(out: str | Path, folder: Path, form: Format) -> Path:
     if (suffix and path.suffix != suffix) or (out and not path.parent.is_dir()):
         kind = f"a {suffix} file" if suffix else "a new folder"
         raise InputError(f"--out: {path} must be {kind} in a folder that exists")
-    if path.parent.exists() and not path.parent.is_dir():
-        raise InputError(f"{path.parent}: a file where a folder is needed; move it, or give --out")
     must_be_new(path)
     return path
 

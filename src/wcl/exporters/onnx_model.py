@@ -1,6 +1,5 @@
 """ONNX: a file that onnxruntime and many other programs run without torch."""
 
-import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,27 +11,22 @@ from wcl.exporters import traced
 from wcl.exporters.format import Format
 from wcl.models.description import Description
 from wcl.models.encoder import Encoder
-from wcl.system.errors import InputError, RunError
+from wcl.system.errors import InputError
 
 
 def write(encoder: Encoder, path: Path) -> None:
     """Write the encoder for batches of any size, and compare the file with it in onnxruntime."""
     onnx, _ = _package("onnx", "--to onnx"), _package("onnxruntime", "--to onnx")
-    try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # about what tracing might miss, which is checked below
-            torch.onnx.export(
-                traced.FromPixels(encoder).eval(),
-                (traced.example_images(encoder.description),),
-                path,
-                input_names=["images"],
-                output_names=["features"],
-                dynamic_axes={"images": {0: "batch"}, "features": {0: "batch"}},
-                dynamo=False,  # the other exporter needs one more package
-            )
-    except RuntimeError as error:  # an operator that ONNX does not have
-        name, reason = encoder.description.model.backbone, str(error).splitlines()[0]
-        raise RunError(f"--to onnx: {name} cannot be exported ({reason})") from error
+    with traced.tracing(encoder, "onnx") as (network, images):
+        torch.onnx.export(
+            network,
+            (images,),
+            path,
+            input_names=["images"],
+            output_names=["features"],
+            dynamic_axes={"images": {0: "batch"}, "features": {0: "batch"}},
+            dynamo=False,  # the other exporter needs one more package
+        )
     model = onnx.load(path)
     onnx.helper.set_model_props(model, {traced.DESCRIPTION: traced.description_of(encoder)})
     # Protobuf reads two concatenated messages as one with the fields of both, so the checksum can
@@ -47,36 +41,29 @@ def read(file: Path, device: str = "cpu") -> traced.ExportedEncoder:
     """Open a file that `write` wrote.
 
     Raises:
-        InputError: it is not one, it is damaged, onnxruntime is missing, or the device is not cpu.
+        InputError: it is not one, it is damaged, onnxruntime is missing or cannot load it, or the
+            device is not cpu.
     """
     runtime = _package("onnxruntime", str(file))
     if device != "cpu":
         raise InputError(
             f"{file}: ONNX files run on the CPU here; for {device} load the run itself"
         )
-    content = file.read_bytes()
-    if traced.DESCRIPTION.encode() not in content:
-        raise InputError(
-            f"{file}: perhaps an ONNX file, but not an encoder that wcl exported, or incomplete"
-        )
-    traced.must_be_sealed(content, file)
-    options = runtime.SessionOptions()
+    content, options = traced.read_sealed(file), runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # errors only
     try:
         session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        description = session.get_modelmeta().custom_metadata_map.get(traced.DESCRIPTION, "")
     except Exception as error:  # onnxruntime's errors have no other base class
         reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{file}: damaged, or not readable by this onnxruntime ({reason})"
-        ) from error
+        raise InputError(f"{file}: this onnxruntime cannot load it ({reason})") from error
 
     def compute(images: Tensor) -> Tensor:
         (features,) = session.run(["features"], {"images": images.numpy()})
         return torch.from_numpy(features)
 
-    return traced.ExportedEncoder(file, description, compute)
+    metadata = session.get_modelmeta().custom_metadata_map
+    return traced.ExportedEncoder(file, metadata[traced.DESCRIPTION], compute)
 
 
 def usage(description: Description, path: Path) -> list[str]:

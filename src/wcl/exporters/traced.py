@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -43,23 +45,10 @@ class ExportedEncoder(Embedder):
     """An opened TorchScript or ONNX file, which computes features without wcl's networks."""
 
     def __init__(self, file: Path, description: str, compute: Callable[[Tensor], Tensor]) -> None:
-        """Check the file against its description.
-
-        `compute` runs the file: (N, C, size, size) between 0 and 1 → (N, D).
-        """
+        """Describe the file; `compute` runs it: (N, C, size, size) between 0 and 1 → (N, D)."""
         self.description = parse_description(description, file)
         self.feature_dim = self.description.feature_dim
         self._compute = compute
-        try:
-            found = compute(example_images(self.description)).shape[1:]
-        except Exception as error:  # of torch or onnxruntime, for images of a wrong shape
-            reason = str(error).splitlines()[0]
-            raise InputError(
-                f"{file}: does not accept the images that it describes ({reason})"
-            ) from error
-        if found != (self.feature_dim,):
-            given = "×".join(map(str, found))
-            raise InputError(f"{file}: returns {given} features instead of {self.feature_dim}")
 
     def _check(self, pixels: Tensor) -> None:
         super()._check(pixels)
@@ -74,14 +63,31 @@ class ExportedEncoder(Embedder):
         return self._compute(pixels.float() / 255)
 
 
+@contextmanager
+def tracing(encoder: Encoder, to: str) -> Iterator[tuple[FromPixels, Tensor]]:
+    """Yield a network to trace, and images to trace it with.
+
+    The images are blank, since a file may keep a copy of them.
+
+    Raises:
+        RunError: the format does not support something that the network does.
+    """
+    described = encoder.description
+    images = torch.zeros(2, described.channels, described.image_size, described.image_size)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # about what tracing might miss: see `check_features`
+            yield FromPixels(encoder).eval(), images
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise RunError(
+            f"--to {to}: {described.model.backbone} cannot be exported ({reason})"
+        ) from error
+
+
 def description_of(encoder: Encoder) -> str:
     """Return the description that an exported file carries, as JSON."""
     return json.dumps(encoder.described(heads=()))
-
-
-def example_images(described: Description) -> Tensor:
-    """Return blank images to trace a network with: a file may keep a copy of them."""
-    return torch.zeros(2, described.channels, described.image_size, described.image_size)
 
 
 def input_format(described: Description) -> str:
@@ -96,11 +102,20 @@ def seal(content: bytes) -> bytes:
     return rest + _checksum(rest)
 
 
-def must_be_sealed(content: bytes, file: Path) -> None:
-    """Raise InputError if a file has changed since it was sealed."""
-    length = len(CHECKSUM_PLACEHOLDER)
+def read_sealed(file: Path) -> bytes:
+    """Return the content of an exported file.
+
+    Raises:
+        InputError: wcl did not write the file, or it has changed since.
+    """
+    content, length = file.read_bytes(), len(CHECKSUM_PLACEHOLDER)
+    if DESCRIPTION.encode() not in content:
+        raise InputError(
+            f"{file}: perhaps a network, but not an encoder that wcl exported, or incomplete"
+        )
     if content[-length:] != _checksum(content[:-length]):
         raise InputError(f"{file}: damaged: its checksum does not match its content")
+    return content
 
 
 def _checksum(content: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""A folder for the Hugging Face hub and timm: weights, config.json and a model card."""
+"""What timm opens: the backbone's weights, and a folder for the Hugging Face hub."""
 
 import json
 from pathlib import Path
@@ -6,14 +6,16 @@ from typing import Any
 
 from wcl.exporters.card import model_card
 from wcl.exporters.format import Format
-from wcl.exporters.timm_weights import call_of_timm
 from wcl.models.backbones import known_to_timm, timm_options
 from wcl.models.description import Description
 from wcl.models.encoder import Encoder
 
 
-def write(encoder: Encoder, folder: Path) -> None:
-    """Write the folder, with the whole encoder too if timm cannot build the network."""
+def write_folder(encoder: Encoder, folder: Path) -> None:
+    """Write weights, config.json and a model card.
+
+    The whole encoder is written too if timm cannot build the network.
+    """
     folder.mkdir()
     encoder.save_backbone(folder / "model.safetensors")
     if not known_to_timm(encoder.description.model):
@@ -58,10 +60,29 @@ def config(encoder: Encoder) -> dict[str, Any]:
     }
 
 
-def usage(description: Description, path: Path) -> list[str]:
+def usage_of_weights(description: Description, path: Path) -> list[str]:
+    """Show how timm opens the weights."""
+    backbone = description.model.backbone
+    options = timm_options(backbone, description.channels, description.image_size)
+    arguments = "".join(f", {name}={value}" for name, value in options.items())
+    call = f'timm.create_model("{backbone}"{arguments}, checkpoint_path="{path}")'
+    return [_unless_unknown(description, call)]
+
+
+def usage_of_folder(description: Description, path: Path) -> list[str]:
     """Show how timm opens the folder."""
     call = f'timm.create_model("local-dir:{path}", pretrained=True)'
-    return [call_of_timm(description, call)]
+    return [_unless_unknown(description, call)]
 
 
-FORMAT = Format("hub", write, usage)
+def _unless_unknown(description: Description, call: str) -> str:
+    """Return the call that opens an encoder with timm, or why timm cannot."""
+    model = description.model
+    if known_to_timm(model):
+        return call
+    stem = "" if model.stem == "native" else f" with the stem {model.stem}"
+    return f"timm has no {model.backbone}{stem}: only wcl.load opens it"
+
+
+WEIGHTS = Format("backbone.safetensors", Encoder.save_backbone, usage_of_weights)
+HUB_FOLDER = Format("hub", write_folder, usage_of_folder)
