@@ -19,7 +19,7 @@ from report_pages import (
     wicked_photos,
 )
 from wcl.cli import run_command
-from wcl.config import ReportConfig
+from wcl.config import PretrainConfig, ReportConfig
 from wcl.report.build import default_file, write_report
 from wcl.report.runs import Run
 from wcl.system.errors import InputError
@@ -92,12 +92,10 @@ def test_without_labels_the_page_says_what_is_left_out(tmp_path: Path) -> None:
     assert "purity" not in [chart["name"] for chart in page.data["charts"]]
 
 
-def test_unreadable_settings_are_reported(copy: Path, photos: Path) -> None:
+def test_unreadable_settings_are_an_error_that_names_the_file(copy: Path) -> None:
     (copy / "config.yaml").write_text("color: blue\n")
-    page = report_of(copy, data=str(photos))
-    assert "its settings cannot be read" in page.text
-    assert "has no weak labels" in page.text and "augmentations are unknown" in page.text
-    assert page.data["map"]["maps"][0]["group"] is None
+    with pytest.raises(InputError, match=r"config\.yaml"):
+        report_of(copy)
 
 
 def test_missing_images_are_reported(tmp_path: Path) -> None:
@@ -129,7 +127,7 @@ def test_missing_images_are_reported(tmp_path: Path) -> None:
     ],
 )
 def test_a_comparison_has_a_file_of_its_own(names: list[str], file: str) -> None:
-    runs = [Run(Path("runs") / name, name) for name in names]
+    runs = [Run(Path("runs") / name, name, PretrainConfig()) for name in names]
     pattern = re.escape(file).replace(re.escape("#"), "[0-9a-f]")
     assert default_file(runs).parent == Path("runs") / names[0]
     assert re.fullmatch(pattern, default_file(runs).name)
@@ -137,7 +135,7 @@ def test_a_comparison_has_a_file_of_its_own(names: list[str], file: str) -> None
 
 def test_no_comparison_has_the_file_of_another() -> None:
     def file(*places: str) -> Path:
-        return default_file([Run(Path(p), Path(p).name) for p in places])
+        return default_file([Run(Path(p), Path(p).name, PretrainConfig()) for p in places])
 
     long = "b" * 150
     found = [

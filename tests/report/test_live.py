@@ -1,6 +1,5 @@
 """The state of a run that the live page asks for."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -21,10 +20,3 @@ def test_the_state_has_the_curves_once(run: Path) -> None:
     assert found["progress"] == 1 and not found["training"] and not found["stoppable"]
     assert {"loss", "rankme"} <= {chart["name"] for chart in found["charts"]}
     assert "charts" not in run_state(read_run(str(run)), found["version"])
-
-
-def test_a_run_whose_settings_are_lost_promises_no_end(run: Path, tmp_path: Path) -> None:
-    shutil.copytree(run, tmp_path / "copy")
-    (tmp_path / "copy" / "config.yaml").unlink()
-    status = run_state(read_run(str(tmp_path / "copy")))["status"]
-    assert status == "epoch 2, step 8; not training"

@@ -15,19 +15,19 @@ from wcl.report.runs import read_run
 
 
 def test_a_quick_knn_is_that_of_the_evaluation(run: Path, photos: Path) -> None:
-    (row,) = scores_of([read_run(str(run))], [load(run)], str(photos), 0, 0).rows
+    (row,) = scores_of([read_run(str(run))], [load(run)], str(photos), 0).rows
     found = wcl.evaluate(run, "knn", photos, num_workers=0)
-    assert row.runs == [found.score]
+    assert row.runs == {0: found.score}
     assert (row.n_train, row.n_test) == (found.n_train, found.n_test)
     description = load(run).description
     torch.manual_seed(0)
     blank = Encoder(description).eval()
-    assert row.untrained == [wcl.evaluate(blank, "knn", photos, num_workers=0).score]
+    assert row.untrained == {0: wcl.evaluate(blank, "knn", photos, num_workers=0).score}
 
 
 def test_raw_pixels_vote_by_cosine(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "digits")
-    (row,) = scores_of([read_run(str(run))], [load(run)], "digits", 0, 0).rows
+    (row,) = scores_of([read_run(str(run))], [load(run)], "digits", 0).rows
     train, test = wcl.data.open_splits("digits")
     assert isinstance(train, wcl.data.ArraySource) and isinstance(test, wcl.data.ArraySource)
     assert train.labels is not None and test.labels is not None

@@ -10,16 +10,9 @@ from pathlib import Path
 from wcl.config import ReportConfig
 from wcl.models.encoder import Encoder, load
 from wcl.report.charts import charts
-from wcl.report.groups import RunGroups, run_groups
-from wcl.report.headline import (
-    ReportData,
-    class_count,
-    data_notes,
-    headline,
-    loss_notes,
-    open_data,
-)
-from wcl.report.images import EncodedImages, ReportImages, choose, encode
+from wcl.report.groups import run_groups
+from wcl.report.headline import ReportData, data_notes, headline, loss_notes, open_data
+from wcl.report.images import ReportImages, choose, encode
 from wcl.report.maps import maps
 from wcl.report.page import render
 from wcl.report.provenance import commands, machine_facts, run_provenance
@@ -91,62 +84,76 @@ def _page(runs: Sequence[Run], config: ReportConfig) -> str:
     data = open_data(runs, config.data)
     encoders = [_load(run, config.device) for run in runs]
     images, image_notes = _choose_images(data, encoders, config)
-    encoded = _encode(runs, encoders, images, config.num_workers)
-    if data.source is None:
-        scores = evaluated(runs)
-    else:
-        scores = scores_of(runs, encoders, data.spec, class_count(runs), config.num_workers)
+    groups, map_data, map_notes = [], None, image_notes
+    if images is not None:
+        encoded = [
+            encode(encoder, images, run.config, config.num_workers) if encoder else None
+            for run, encoder in zip(runs, encoders, strict=True)
+        ]
+        groups = [
+            run_groups(images, one, run.config) if one else None
+            for run, one in zip(runs, encoded, strict=True)
+        ]
+        map_data, map_notes = maps(images, encoded, config.seed)
+    scores = evaluated(runs)
+    if data.source is not None:
+        scores = scores_of(runs, encoders, data.spec, config.num_workers)
     names = [run.name for run in runs]
     curves = charts(runs)
-    map_data, map_notes = maps(images, encoded, config.seed) if images else ({}, image_notes)
     has_curves = bool(curves["charts"])
     return render(
         "report.html",
         ("charts.js", "map.js", "report.js"),
-        {"runs": names, **curves, "map": map_data or None},
+        {"runs": names, **curves, "map": map_data},
         title=f"wcl report: {', '.join(names)}",
         kind="wcl report",
         names=names,
         lead=headline(runs, data, images),
         verdicts=verdicts(scores, names),
         scores=scores,
-        notes=[*scores.notes, *image_notes, *data_notes(runs, data)],
+        notes=[
+            *scores.notes,
+            *image_notes,
+            *_older_encoders(runs, encoders),
+            *data_notes(runs, data),
+        ],
         has_curves=has_curves,
         curve_notes=loss_notes(runs) if has_curves else ["No curves: nothing is logged yet."],
         image_notes=image_notes,
-        groups=_groups(runs, encoders, images, encoded),
+        groups=groups,
         map_notes=map_notes,
         provenance=[run_provenance(run) for run in runs],
-        commands=commands(runs, data.spec if data.source else "", _options(config)),
+        commands=commands(runs, data.spec, _options(config)),
         machine=machine_facts(),
     )
 
 
 def _options(config: ReportConfig) -> list[str]:
     """Return the options that decide what is shown, where they are not the defaults."""
-    default = ReportConfig()
-    chosen = {name: str(getattr(config, name)) for name in ("images", "seed")}
-    chosen = {n: value for n, value in chosen.items() if value != str(getattr(default, n))}
-    if config.out:
-        chosen["out"] = shortened(config.out)
-    return [word for name, value in chosen.items() for word in (f"--{name}", value)]
+    names = ("images", "seed", "out")
+    chosen = {name: getattr(config, name) for name in names}
+    return [
+        word
+        for name, value in chosen.items()
+        if value != getattr(ReportConfig, name)
+        for word in (f"--{name}", shortened(str(value)))
+    ]
 
 
 def _load(run: Run, device: str) -> Encoder | None:
-    if not run.files.encoder.is_file():
-        return None
-    try:
-        encoder = load(run.folder, best_device(device))
-    except InputError as error:
-        run.problems.append(f"its encoder cannot be read ({error})")
-        return None
-    epoch = encoder.description.epoch
-    if run.epochs and epoch != run.epochs_done:
-        run.problems.append(
-            f"the encoder is from epoch {epoch}, but the curves go on to epoch {run.epochs_done}; "
-            f"scores, groups, neighbors and map are from epoch {epoch}"
-        )
-    return encoder
+    """Return the encoder of a run; None until its first epoch has ended."""
+    return load(run.folder, best_device(device)) if run.files.encoder.is_file() else None
+
+
+def _older_encoders(runs: Sequence[Run], encoders: Sequence[Encoder | None]) -> list[str]:
+    """Warn of encoders that are older than the curves."""
+    epochs = [encoder and encoder.description.epoch for encoder in encoders]
+    return [
+        f"{run.name}: the encoder is from epoch {epoch}, but the curves go on to epoch "
+        f"{run.epochs_done}; scores, groups, neighbors and map are from epoch {epoch}."
+        for run, epoch in zip(runs, epochs, strict=True)
+        if epoch is not None and run.epochs_done not in (0, epoch)
+    ]
 
 
 def _choose_images(
@@ -162,30 +169,3 @@ def _choose_images(
         return None, [f"{shortened(data.spec)}: hardly any image can be read."]
     unreadable = f"{images.unreadable:,} images cannot be read and are left out."
     return images, [unreadable] if images.unreadable else []
-
-
-def _encode(
-    runs: Sequence[Run],
-    encoders: Sequence[Encoder | None],
-    images: ReportImages | None,
-    num_workers: int,
-) -> list[EncodedImages | None]:
-    return [
-        encode(encoder, images, run.config, num_workers) if encoder and images else None
-        for run, encoder in zip(runs, encoders, strict=True)
-    ]
-
-
-def _groups(
-    runs: Sequence[Run],
-    encoders: Sequence[Encoder | None],
-    images: ReportImages | None,
-    encoded: Sequence[EncodedImages | None],
-) -> list[RunGroups | None]:
-    """Return the groups of each run, None for one without an encoder; nothing without images."""
-    if images is None:
-        return []
-    return [
-        run_groups(encoder, images, its_images, run.config) if encoder and its_images else None
-        for run, encoder, its_images in zip(runs, encoders, encoded, strict=True)
-    ]

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +22,6 @@ from wcl.report.pictures import (
     view_rows,
 )
 from wcl.report.weak_labels import weak_labels_of
-from wcl.system.errors import RunError
 
 _MAX_BATCH = 512
 _MAX_GROUPS = 3  # of one kind
@@ -51,10 +50,12 @@ class Group:
 class BatchGroups:
     """The groups of one batch."""
 
-    summary: str
+    sizes: list[int]
+    """How many images each group has, the largest first."""
+    quality: Mapping[str, Tensor] | None
+    """How well the groups agree with the classes; None without labels."""
     rows: dict[str, list[PictureRow]]
     """The groups that are shown, by heading."""
-    labeled: bool
 
 
 @dataclass
@@ -65,24 +66,15 @@ class RunGroups:
     """None if the run has no weak labels."""
     neighbors: list[PictureRow]
     views: list[PictureRow]
-    """Empty if the settings of the run are unknown."""
-
-    def has_neighbors(self, kind: str) -> bool:
-        return any(picture.kind == kind for row in self.neighbors for picture in row.pictures)
 
 
-def run_groups(
-    encoder: Encoder,
-    images: ReportImages,
-    encoded: EncodedImages,
-    config: PretrainConfig | None,
-) -> RunGroups:
+def run_groups(images: ReportImages, encoded: EncodedImages, config: PretrainConfig) -> RunGroups:
     """Return the groups, neighbors and views of one run."""
-    neighbors = neighbor_rows(images, encoded, config)
-    if config is None:
-        return RunGroups(None, neighbors, [])
-    batch, views = batch_groups(encoder, images, config), view_rows(encoder, images, config)
-    return RunGroups(batch, neighbors, views)
+    return RunGroups(
+        batch_groups(encoded.encoder, images, config),
+        neighbor_rows(images, encoded.features, config),
+        view_rows(encoded.encoder, images, config),
+    )
 
 
 def batch_groups(
@@ -92,8 +84,6 @@ def batch_groups(
     rows = random_rows(images, min(config.batch_size, _MAX_BATCH), config.seed)
     batch, _ = make_views(encoder, images, rows, config, count=1)
     rows = batch.index
-    if len(rows) < 2:
-        raise RunError("too few images can be read for a batch")
     with torch.no_grad():
         views = batch.views[0][0].to(encoder.device)
         features = torch.cat([encoder.backbone(part).float().cpu() for part in views.split(256)])
@@ -105,14 +95,11 @@ def batch_groups(
         Group(own, [] if classes is None else shares(classes[own].tolist()))
         for own in (rows[group].tolist() for group in members(labels))
     ]
-    summary = f"{len(rows)} images form {len(groups)} groups; the largest has "
-    summary += f"{len(groups[0].rows)} images."
+    quality = None
     if classes is not None:
         quality = weak_label_quality(labels, classes[rows], len(images.source.classes))
-        summary += f" {float(quality['purity']):.0%} of the images belong to the main class of "
-        summary += f"their group, and {float(quality['collision_rate']):.0%} of the negative pairs "
-        summary += "are in fact of the same class."
-    return BatchGroups(summary, _group_rows(images, notable(groups)), classes is not None)
+    sizes = [len(group.rows) for group in groups]
+    return BatchGroups(sizes, quality, _group_rows(images, notable(groups)))
 
 
 def members(labels: Tensor) -> list[list[int]]:

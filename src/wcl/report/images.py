@@ -9,7 +9,6 @@ from wcl.config import PretrainConfig
 from wcl.data import Source, in_memory, limited, subset, with_channels
 from wcl.evaluation.features import features_and_rows
 from wcl.models.encoder import Encoder
-from wcl.report.runs import printable
 from wcl.report.thumbnails import thumbnail_side, thumbnails
 from wcl.report.weak_labels import weak_labels_of
 from wcl.system.errors import RunError
@@ -31,13 +30,12 @@ class ReportImages:
 
     def name(self, row: int) -> str:
         """Return the path of an image below the data's folder."""
-        path = printable(self.source.where(row))
-        return path.removeprefix(f"{printable(self.source.name)}/")
+        return self.source.where(row).removeprefix(f"{self.source.name}/")
 
     def label(self, row: int) -> str:
         """Return the name of an image's class; empty without labels."""
         labels = self.source.labels
-        return "" if labels is None else printable(str(self.source.classes[int(labels[row])]))
+        return "" if labels is None else str(self.source.classes[int(labels[row])])
 
     def alt(self, row: int) -> str:
         """Return a description of an image for people who do not see it."""
@@ -48,6 +46,7 @@ class ReportImages:
 class EncodedImages:
     """The images of a report as one run's encoder represents them."""
 
+    encoder: Encoder
     features: Tensor
     """(N, D)."""
     weak_labels: Tensor | None
@@ -68,7 +67,7 @@ def choose(source: Source, count: int, seed: int) -> ReportImages:
 
 
 def encode(
-    encoder: Encoder, images: ReportImages, config: PretrainConfig | None, num_workers: int
+    encoder: Encoder, images: ReportImages, config: PretrainConfig, num_workers: int
 ) -> EncodedImages:
     """Encode the images of a report.
 
@@ -79,4 +78,4 @@ def encode(
     features, rows = features_and_rows(encoder, source, num_workers)
     if len(rows) < len(images):
         raise RunError("images vanished while the report was being made; try again")
-    return EncodedImages(features, weak_labels_of(encoder, features, config))
+    return EncodedImages(encoder, features, weak_labels_of(encoder, features, config))

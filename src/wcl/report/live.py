@@ -6,11 +6,10 @@ from typing import Any
 from wcl.report.charts import charts
 from wcl.report.page import render
 from wcl.report.provenance import commands, duration, evaluation_command, run_provenance
-from wcl.report.runs import Run, printable, shortened
+from wcl.report.runs import Run, shortened
 from wcl.report.scores import evaluated, verdicts
 from wcl.report.trainer import trainer
 from wcl.system.run_folder import RunFolder
-from wcl.training.metrics_lines import is_number
 from wcl.training.provenance import typed
 
 _SCRIPTS = ("charts.js", "watch.js")
@@ -19,12 +18,11 @@ _RECENT = 5  # epochs from which the remaining time is estimated
 
 def run_page(run: Run) -> str:
     """Return the page of a run."""
-    data = run.config.data if run.config else ""
     has_encoder = run.files.encoder.is_file()
     scores = evaluated([run])
-    notes = [*scores.notes, *(f"{run.name}: {problem}." for problem in run.problems)]
+    notes = [*scores.notes]
     if run.evaluation is None and has_encoder:
-        command = evaluation_command(run, data or "SRC")
+        command = evaluation_command(run, run.config.data)
         notes.append(f"If the images have labels, `{command}` evaluates the run.")
     return render(
         "watch.html",
@@ -34,7 +32,7 @@ def run_page(run: Run) -> str:
         title=f"wcl watch: {run.name}",
         kind="wcl watch",
         names=[run.name],
-        lead=f"{run.config.method} on {shortened(data)}" if run.config else "",
+        lead=f"{run.config.method} on {shortened(run.config.data)}",
         verdicts=verdicts(scores, [run.name]),
         scores=scores,
         notes=notes,
@@ -43,14 +41,14 @@ def run_page(run: Run) -> str:
         has_encoder=has_encoder,
         report_command=typed("wcl", "report", shortened(run.folder)),
         provenance=[run_provenance(run)],
-        commands=commands([run], data),
+        commands=commands([run], run.config.data),
         machine=[],
     )
 
 
 def waiting_page(folder: Path) -> str:
     """Return the page of a run that has not started."""
-    name = printable(folder.absolute().name)
+    name = folder.absolute().name
     return render(
         "waiting.html",
         _SCRIPTS,
@@ -67,15 +65,13 @@ def waiting_page(folder: Path) -> str:
 def run_state(run: Run, version: str = "") -> dict[str, Any]:
     """Return how far a run is, and its curves unless the page has those of this version."""
     training, pid = trainer(run.folder)
-    planned = run.config.epochs if run.config else 0
-    last = run.lines[-1] if run.lines else {"step": 0, "epoch": 0}
-    now = f"{len(run.lines)} {last['step']}"
+    now = str(len(run.lines))
     state: dict[str, Any] = {
         "page": _page_version(run.files, _finished(run)),
         "status": _status(run, training),
         "training": training,
         "stoppable": pid is not None and not _finished(run),
-        "progress": run.epochs_done / planned if planned else 0.0,
+        "progress": run.epochs_done / run.config.epochs,
         "version": now,
         "neighbors": _modified(run.files.neighbors),
     }
@@ -93,28 +89,27 @@ def waiting_state(folder: Path) -> dict[str, Any]:
 
 
 def _status(run: Run, training: bool) -> str:
-    planned = run.config.epochs if run.config else 0
-    done, steps = run.epochs_done, int(run.lines[-1]["step"]) if run.lines else 0
-    if _finished(run):
-        return f"finished: {done} epochs, {steps:,} steps"
+    planned, done, epochs = run.config.epochs, run.epochs_done, run.epochs[-_RECENT:]
     if run.lines:
-        of_planned = f" of {planned}" if planned else ""
-        status = f"epoch {int(run.lines[-1].get('epoch', 0))}{of_planned}, step {steps:,}"
+        last = run.lines[-1]
+        status = f"epoch {last['epoch']} of {planned}, step {last['step']:,}"
     else:
         status = "nothing is logged yet"
-        if training and run.config is not None:
+        if training:
             status += f"; the first metrics come after {run.config.log.every} steps or one epoch"
+    if _finished(run):
+        return f"finished: {done} epochs, {run.lines[-1]['step']:,} steps"
     if not training:
         command = typed("wcl", "pretrain", "--out", shortened(run.folder), "--resume")
-        return f"{status}; not training" + (f". Continue with: {command}" if planned else "")
-    recent = [line["seconds"] for line in run.epochs[-_RECENT:] if is_number(line.get("seconds"))]
-    if recent and planned:
-        status += f", about {duration(sum(recent) / len(recent) * (planned - done))} left"
+        return f"{status}; not training. Continue with: {command}"
+    if epochs:
+        seconds = sum(line["seconds"] for line in epochs) / len(epochs)
+        status += f", about {duration(seconds * (planned - done))} left"
     return status
 
 
 def _finished(run: Run) -> bool:
-    return run.config is not None and run.epochs_done >= run.config.epochs
+    return run.epochs_done >= run.config.epochs
 
 
 def _page_version(files: RunFolder, finished: bool) -> str:

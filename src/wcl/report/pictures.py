@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from wcl.config import PretrainConfig
 from wcl.data import with_channels
@@ -13,7 +14,7 @@ from wcl.data.views import ViewSpec
 from wcl.models.encoder import Encoder
 from wcl.neighbors import nearest
 from wcl.ops.randomness import Integers
-from wcl.report.images import EncodedImages, ReportImages
+from wcl.report.images import ReportImages
 from wcl.report.thumbnails import data_uri
 from wcl.training.views import view_specs
 
@@ -47,16 +48,13 @@ def picture(images: ReportImages, row: int, alt: str, kind: str = "", caption: s
 
 
 def neighbor_rows(
-    images: ReportImages, encoded: EncodedImages, config: PretrainConfig | None
+    images: ReportImages, features: Tensor, config: PretrainConfig
 ) -> list[PictureRow]:
     """Return random images, each with its nearest neighbors by cosine similarity."""
-    count, seed = _NEIGHBORS, 0
-    if config is not None:
-        count = config.crops.count if config.crops.neighbors else _NEIGHBORS
-        seed = config.seed
-    count = min(count or _NEIGHBORS, MAX_PICTURES, len(images) - 1)
-    rows = torch.from_numpy(random_rows(images, _NEIGHBOR_ROWS, seed))
-    cosines, neighbors = nearest(encoded.features[rows], encoded.features, count, rows)
+    of_crops = config.crops.count if config.crops.neighbors else 0
+    count = min(of_crops or _NEIGHBORS, MAX_PICTURES, len(images) - 1)
+    rows = torch.from_numpy(random_rows(images, _NEIGHBOR_ROWS, config.seed))
+    cosines, neighbors = nearest(features[rows], features, count, rows)
     found = []
     for row, values, others in zip(
         rows.tolist(), cosines.tolist(), neighbors.tolist(), strict=True

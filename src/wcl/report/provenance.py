@@ -40,8 +40,7 @@ class RunProvenance:
     """How one run was trained."""
 
     facts: list[tuple[str, str]]
-    recipe: Recipe | None
-    """None if its settings are unknown."""
+    recipe: Recipe
     settings_file: str
     """Name of the settings file that was given; empty if none was."""
     environments: list[tuple[int, dict[str, str]]]
@@ -62,10 +61,8 @@ def run_provenance(run: Run) -> RunProvenance:
     return RunProvenance(training_facts(run), recipe_of(run), settings_file, _environments(run))
 
 
-def recipe_of(run: Run) -> Recipe | None:
-    """Return the recipe of a run, or the closest one; None if its settings are unknown."""
-    if run.config is None:
-        return None
+def recipe_of(run: Run) -> Recipe:
+    """Return the recipe of a run, or the closest one."""
     for session in run.sessions:
         if session.recipe in recipe_names():
             return Recipe(session.recipe, _differences(session.recipe, run.config), True)
@@ -107,9 +104,7 @@ def _typed_value(value: Any) -> str:
 
 def training_facts(run: Run) -> list[tuple[str, str]]:
     """Return how far a run has come, how long it took, and when it was last updated."""
-    facts = []
-    if run.config is not None:
-        facts.append(("epochs", f"{run.epochs_done:,} of {run.config.epochs:,}"))
+    facts = [("epochs", f"{run.epochs_done:,} of {run.config.epochs:,}")]
     if run.lines:
         facts.append(("steps", f"{int(run.lines[-1]['step']):,}"))
     seconds = sum(line["seconds"] for line in run.epochs if is_number(line.get("seconds")))
@@ -149,37 +144,35 @@ def commands(runs: Sequence[Run], data: str, report_options: Sequence[str] = ())
 
     Args:
         runs: the runs of the page.
-        data: the data of the page; empty if there are none.
+        data: the data of the page.
         report_options: options of `wcl report` other than the runs and the data.
     """
     lines = []
     for run in runs:
         folder, recipe = shortened(run.folder), recipe_of(run)
         out = ["--out", f"{folder}-again"]
-        first = next((session for session in run.sessions if session.step == 0), None)
-        if first is not None and first.command:
-            lines.append((f"{run.name}: the original command", first.command))
+        if run.sessions and run.sessions[0].command:
+            lines.append((f"{run.name}: the original command", run.sessions[0].command))
         config = run.files.config.name
         words = ["wcl", "pretrain", "--config", f"{folder}/{config}", *out]
         lines.append((f"{run.name}: train again with its {config}", typed(*words)))
-        if run.config is not None and recipe is not None:
-            words = ["wcl", "pretrain", recipe.name]
-            words += [word for d in recipe.differences for word in (f"--{d.name}", d.run)]
-            words += ["--data", shortened(run.config.data), *out]
-            lines.append((f"{run.name}: train again without it", typed(*words)))
-    if data:
-        lines += [(f"{run.name}: evaluate", evaluation_command(run, data)) for run in runs]
+        words = ["wcl", "pretrain", recipe.name]
+        words += [word for d in recipe.differences for word in (f"--{d.name}", d.run)]
+        words += ["--data", shortened(run.config.data), *out]
+        lines.append((f"{run.name}: train again without it", typed(*words)))
+    lines += [(f"{run.name}: evaluate", evaluation_command(run, data)) for run in runs]
     words = ["wcl", "report", *(shortened(run.folder) for run in runs)]
-    words += [*(["--data", shortened(data)] if data else []), *report_options]
+    words += ["--data", shortened(data), *report_options]
     lines.append(("this report", typed(*words)))
     return [Command(about, re.split(" (?=--)", line)) for about, line in lines]
 
 
 def evaluation_command(run: Run, data: str) -> str:
     """Return the command that evaluates a run by all protocols."""
-    classes = run.config.classes if run.config is not None else 0
     words = ["wcl", "eval", "all", shortened(run.folder), "--data", shortened(data)]
-    return typed(*words, *(["--classes", str(classes)] if classes else []))
+    if run.config.classes:
+        words += ["--classes", str(run.config.classes)]
+    return typed(*words)
 
 
 def duration(seconds: float) -> str:

@@ -1,9 +1,8 @@
 """Quick k-NN scores of runs that are not evaluated yet, and of baselines without training."""
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +16,7 @@ from wcl.evaluation.knn import knn, predict
 from wcl.evaluation.splits import match_classes
 from wcl.models.encoder import Encoder
 from wcl.report.runs import Run
-from wcl.report.scores import Row, Scores, evaluated, other_data
+from wcl.report.scores import Scores, evaluated, other_data
 from wcl.system.errors import InputError, RunError
 
 _TRAIN, _TEST = 2000, 500
@@ -40,7 +39,6 @@ def scores_of(
     runs: Sequence[Run],
     encoders: Sequence[Encoder | None],
     spec: str,
-    classes: int,
     num_workers: int,
 ) -> Scores:
     """Return the evaluations of runs, and a quick k-NN for those without one on these data.
@@ -49,9 +47,9 @@ def scores_of(
         runs: the runs.
         encoders: of each run, None if it has none yet.
         spec: the data.
-        classes: number of classes to use; 0 for all.
         num_workers: processes that decode images.
     """
+    classes = runs[0].config.classes
     elsewhere = [other_data(run, spec, classes) for run in runs]
     scores = evaluated(runs, elsewhere)
     quick = {
@@ -70,34 +68,36 @@ def scores_of(
         return scores
     for number, encoder in quick.items():
         try:
-            _add_knn(scores, encoder, number, runs, splits, num_workers)
+            measured = _quick_knn(encoder, splits, num_workers)
         except (InputError, RunError) as error:
             scores.notes.append(f"{runs[number].name}: k-NN could not be measured: {error}.")
+            continue
+        scores.add(number, measured)
+        some = "" if splits.is_all else f" on {measured['n_train']:,} of the images"
+        scores.notes.append(
+            f"{runs[number].name}: a quick k-NN{some}; `wcl eval all` measures more."
+        )
     scores.rows.sort(key=lambda row: bool(row.other_data))
     with suppress(RunError):  # of unreadable images; other parts of the page report them
         _add_pixels(scores, first, splits, num_workers)
     return scores
 
 
-def _add_knn(
-    scores: Scores,
-    encoder: Encoder,
-    number: int,
-    runs: Sequence[Run],
-    splits: Splits,
-    num_workers: int,
-) -> None:
+def _quick_knn(encoder: Encoder, splits: Splits, num_workers: int) -> dict[str, Any]:
+    """Return a row as `wcl eval all` writes it."""
     channels = encoder.description.channels
     train, test = with_channels(splits.train, channels), with_channels(splits.test, channels)
     config = KnnConfig(temperature=_TEMPERATURE, num_workers=num_workers)
     result = knn(encoder, train, test, config)
-    images = result.n_train, result.n_test
-    none: list[float | None] = [None] * len(runs)
-    row = scores.row(Row("knn", f"k = {result.details['k']}", "top1", *images, none, [*none]))
-    row.runs[number] = result.score
-    row.untrained[number] = knn(untrained_encoder(encoder), train, test, config).score
-    some = "" if splits.is_all else f" on {result.n_train:,} of the images"
-    scores.notes.append(f"{runs[number].name}: a quick k-NN{some}; `wcl eval all` measures more.")
+    return {
+        "protocol": "knn",
+        "setting": f"k = {result.details['k']}",
+        "measure": "top1",
+        "n_train": result.n_train,
+        "n_test": result.n_test,
+        "encoder": result.score,
+        "untrained": knn(untrained_encoder(encoder), train, test, config).score,
+    }
 
 
 def _add_pixels(scores: Scores, encoder: Encoder, splits: Splits, num_workers: int) -> None:
@@ -105,13 +105,12 @@ def _add_pixels(scores: Scores, encoder: Encoder, splits: Splits, num_workers: i
     sizes = len(splits.train), len(splits.test)
     pixels: list[tuple[Tensor, Tensor]] = []
     for row in scores.rows:
-        k = re.fullmatch(r"k = ([1-9]\d*)", row.setting)
-        if row.protocol != "knn" or not k or (row.n_train, row.n_test) != sizes or row.other_data:
+        if row.protocol != "knn" or (row.n_train, row.n_test) != sizes or row.other_data:
             continue
         pixels = pixels or [_pixels(encoder, split, num_workers) for split in splits[:2]]
         (bank, known), (queries, labels) = pixels
-        count, voters = len(splits.train.classes), min(int(k[1]), len(bank))
-        predicted = predict(queries, bank, known, count, voters, _TEMPERATURE)
+        k = int(row.setting.removeprefix("k = "))
+        predicted = predict(queries, bank, known, len(splits.train.classes), k, _TEMPERATURE)
         row.pixels = float((predicted == labels).float().mean())
 
 

@@ -1,9 +1,9 @@
 """The scores of runs: what `wcl eval all` measured, as a table and as a verdict."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wcl.data import absolute
 from wcl.report.runs import Run, shortened
@@ -18,15 +18,15 @@ _PROTOCOLS = {
 
 @dataclass
 class Row:
-    """A row of the table. Scores are between 0 and 1."""
+    """A row of the table. Scores are between 0 and 1, by the number of the run."""
 
     protocol: str
     setting: str
     measure: str
     n_train: int
     n_test: int
-    runs: list[float | None]
-    untrained: list[float | None]
+    runs: dict[int, float] = field(default_factory=dict)
+    untrained: dict[int, float] = field(default_factory=dict)
     """Score of each run's network with random weights."""
     pixels: float | None = None
     other_data: str = ""
@@ -50,17 +50,11 @@ class Row:
         return ", ".join(filter(None, (self.setting, measure, other_data)))
 
     @property
-    def any_untrained(self) -> float | None:
-        """The first score of an untrained network."""
-        return next((value for value in self.untrained if value is not None), None)
-
-    @property
     def best(self) -> float | None:
         """The highest score of all, if several runs can be compared."""
-        if sum(value is not None for value in self.runs) < 2:
+        if len(self.runs) < 2:
             return None
-        every = (self.pixels, *self.untrained, *self.runs)
-        return max(value for value in every if value is not None)
+        return max(self.pixels or 0, *self.untrained.values(), *self.runs.values())
 
 
 @dataclass
@@ -73,19 +67,25 @@ class Scores:
     @property
     def one_untrained(self) -> bool:
         """Whether the untrained networks of all runs have the same scores."""
-        scores = ({round(v, 6) for v in row.untrained if v is not None} for row in self.rows)
-        return all(len(values) < 2 for values in scores)
+        return all(len({round(v, 6) for v in row.untrained.values()}) < 2 for row in self.rows)
 
     def has_run(self, number: int) -> bool:
-        return any(row.runs[number] is not None for row in self.rows)
+        return any(number in row.runs for row in self.rows)
 
-    def row(self, new: Row) -> Row:
-        """Return the row of the same measurement, or add this one."""
-        for row in self.rows:
-            if row.measurement == new.measurement:
-                return row
-        self.rows.append(new)
-        return new
+    def add(self, number: int, values: Mapping[str, Any], other_data: str = "") -> None:
+        """Add a measurement of a run to the row of the same measurement, or to a new one.
+
+        Args:
+            number: of the run.
+            values: a row of `wcl eval all`.
+            other_data: the data of the evaluation if they are not those of the report.
+        """
+        names = ("protocol", "setting", "measure", "n_train", "n_test")
+        new = Row(**{name: values[name] for name in names}, other_data=other_data)
+        row = next((row for row in self.rows if row.measurement == new.measurement), new)
+        if row is new:
+            self.rows.append(row)
+        row.runs[number], row.untrained[number] = values["encoder"], values["untrained"]
 
 
 def evaluated(runs: Sequence[Run], other_data: Sequence[str] = ()) -> Scores:
@@ -100,25 +100,13 @@ def evaluated(runs: Sequence[Run], other_data: Sequence[str] = ()) -> Scores:
         if run.evaluation is None:
             continue
         for values in run.evaluation["rows"]:
-            row = scores.row(
-                Row(
-                    values["protocol"],
-                    values.get("setting", ""),
-                    values["measure"],
-                    values.get("n_train", 0),
-                    values.get("n_test", 0),
-                    [None] * len(runs),
-                    [None] * len(runs),
-                    other_data=other_data[number] if other_data else "",
-                )
-            )
-            row.runs[number], row.untrained[number] = values["encoder"], values.get("untrained")
+            scores.add(number, values, other_data[number] if other_data else "")
         if run.trained_since_evaluation:
             scores.notes.append(
                 f"{run.name} has been trained further since its evaluation; run `wcl eval all` "
                 "again."
             )
-        left_out = run.evaluation.get("left_out", {})
+        left_out = run.evaluation["left_out"]
         scores.notes += [f"{run.name}: no {what}: {why}" for what, why in left_out.items()]
     return scores
 
@@ -127,9 +115,7 @@ def other_data(run: Run, spec: str, classes: int) -> str:
     """Return the data that a run was evaluated on; empty if they are those of the report."""
     if run.evaluation is None:
         return ""
-    data = run.evaluation.get("data") or spec
-    test_data = run.evaluation.get("test_data", "")
-    only = run.evaluation.get("classes", classes)
+    data, test_data, only = (run.evaluation[name] for name in ("data", "test_data", "classes"))
     if absolute(data) == absolute(spec) and not test_data and only == classes:
         return ""
     parts = [shortened(data)]
@@ -144,7 +130,6 @@ class Verdict(NamedTuple):
     """Whether a run worked, and the sentence that says why."""
 
     answer: str
-    """Empty if its score has nothing to compare with."""
     sentence: str
 
 
@@ -158,31 +143,28 @@ def verdicts(scores: Scores, names: Sequence[str]) -> list[Verdict]:
 
 
 def _verdict(scores: Scores, number: int, name: str) -> Verdict:
-    rows = [row for row in scores.rows if row.runs[number] is not None]
+    rows = [row for row in scores.rows if number in row.runs]
     row = next((row for row in rows if row.protocol == "knn"), rows[0])
-    score = row.runs[number]
-    assert score is not None
-    images = f"{row.n_test:,} test images" if row.n_test else "the test images"
-    claim = f"{name} classifies {score:.1%} of {images} correctly ({row.name})"
-    if row.measure != "top1":
+    score, baselines = row.runs[number], {"the untrained network": row.untrained[number]}
+    if row.pixels is not None:
+        baselines = {"raw pixels": row.pixels, **baselines}
+    lead = score - max(baselines.values())
+    if row.measure == "top1":
+        claim = f"{name} classifies {score:.1%} of {row.n_test:,} test images correctly"
+        claim += f" ({row.name})"
+        margin = _chance(score, score - lead, row.n_test)
+    else:
         claim = f"{name} reaches {score:.3f} ({row.name}, {row.setting}, mean average precision)"
-    baselines = {"raw pixels": row.pixels, "the untrained network": row.untrained[number]}
-    known = {name: value for name, value in baselines.items() if value is not None}
-    if not known:
-        return Verdict("", f"{claim[0].upper()}{claim[1:]}.")
-    lead = score - max(known.values())
-    margin = _chance(score, max(known.values()), row.n_test) if row.measure == "top1" else 0.0
+        margin = 0.0
     answer = "Yes" if lead > margin else "No" if lead < -margin else "Not clearly"
-    points = [_compared(100 * (score - value), name) for name, value in known.items()]
+    points = [_compared(100 * (score - value), name) for name, value in baselines.items()]
     sentences = [f"{claim}, {' and '.join(points)}."]
     if abs(lead) < margin:
         sentences.append("A difference this small may be due to chance.")
-    pairs = [(row.runs[number], row.untrained[number]) for row in rows]
-    compared = [a > b for a, b in pairs if a is not None and b is not None]
-    if len(compared) > 1:
+    if len(rows) > 1:
+        ahead = sum(row.runs[number] > row.untrained[number] for row in rows)
         sentences.append(
-            f"It is ahead of the untrained network in {sum(compared)} of {len(compared)} "
-            "measurements."
+            f"It is ahead of the untrained network in {ahead} of {len(rows)} measurements."
         )
     return Verdict(answer, " ".join(sentences))
 
@@ -192,9 +174,8 @@ def _chance(first: float, second: float, images: int) -> float:
 
     It is an upper bound: on the same images the errors are correlated, by how much is not known.
     """
-    count = max(1, images)
-    variances = [max(p * (1 - p), 0.25 / count) for p in (first, second)]
-    return 2 * math.sqrt(sum(variances) / count)
+    variances = [max(p * (1 - p), 0.25 / images) for p in (first, second)]
+    return 2 * math.sqrt(sum(variances) / images)
 
 
 def _compared(points: float, name: str) -> str:

@@ -29,13 +29,9 @@ def trainer(folder: Path) -> Trainer:
     files = RunFolder(folder)
     if not files.is_locked():
         return Trainer(False, None)
-    try:
-        words = files.trainer.read_text(encoding="utf-8").split()
-    except OSError:
-        words = []
-    here = len(words) == 2 and words[0].isdecimal() and words[1] == socket.gethostname()
+    words = files.trainer.read_text(encoding="utf-8").split() if files.trainer.exists() else []
     # Windows ends a process at SIGTERM without letting it save itself.
-    stoppable = here and sys.platform != "win32"
+    stoppable = words[1:] == [socket.gethostname()] and sys.platform != "win32"
     return Trainer(True, int(words[0]) if stoppable else None)
 
 
@@ -53,23 +49,6 @@ def ask_to_stop(folder: Path) -> None:
             "the run is training on another machine or inside another program; stop it there"
         )
     try:
-        _terminate(folder, pid)
-    except ProcessLookupError as error:
-        raise RunError("the run has just ended") from error
-    except PermissionError as error:
-        raise RunError("the run belongs to another user") from error
-
-
-def _terminate(folder: Path, pid: int) -> None:
-    if not hasattr(os, "pidfd_open"):  # not Linux
         os.kill(pid, signal.SIGTERM)
-        return
-    # The descriptor keeps naming this process even if it ends and its ID is used again. It is the
-    # right process if it still trains now that the descriptor is open.
-    process = os.pidfd_open(pid)
-    try:
-        if trainer(folder).pid != pid:
-            raise ProcessLookupError
-        signal.pidfd_send_signal(process, signal.SIGTERM)
-    finally:
-        os.close(process)
+    except OSError as error:  # it has just ended, or belongs to another user
+        raise RunError(f"the run cannot be stopped ({error.strerror})") from error

@@ -9,18 +9,14 @@ from wcl.models.encoder import Encoder
 
 
 @torch.no_grad()
-def weak_labels_of(
-    encoder: Encoder, features: Tensor, config: PretrainConfig | None
-) -> Tensor | None:
+def weak_labels_of(encoder: Encoder, features: Tensor, config: PretrainConfig) -> Tensor | None:
     """Return (N,) weak labels of N images in one view; None if the method has none.
 
     Args:
         encoder: of the run.
         features: (N, D) of the images.
-        config: settings of the run; None if they are unknown.
+        config: settings of the run.
     """
-    if config is None:
-        return None
     info = RunInfo(len(features), config.batch_size, 1, config.crops.count)
     method = find_method(config.method)(encoder, config.loss, info)
     h = features.to(encoder.device)
