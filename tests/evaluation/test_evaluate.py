@@ -68,9 +68,9 @@ def test_bad_requests_are_named(protocol: str, data: str, says: str, run: Path) 
         ("linear", {"seed": 2**63}, "--seed: must be between 0 and"),
         ("finetune", {"seed": -1}, "--seed: must be between 0 and"),
         ("lowshot", {"seed": 10**23}, "--seed: must be between 0 and"),
-        ("linear", {"lr": 1e300}, "--lr: must be above 0 and at most"),
-        ("finetune", {"encoder_lr": 1e300}, "--encoder_lr: must be above 0 and at most"),
-        ("lowshot", {"cost": 1e300}, "--cost: must be above 0 and at most 1e"),
+        ("linear", {"lr": 1e300}, "--lr: .* more than 0 and at most"),
+        ("finetune", {"encoder_lr": 1e300}, "--encoder_lr: must be more than 0 and at most"),
+        ("lowshot", {"cost": 1e300}, "--cost: must be more than 0 and at most"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(

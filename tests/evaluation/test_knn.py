@@ -106,5 +106,5 @@ def test_a_sweep_of_knn_is_the_single_evaluations(run: Path) -> None:
 
 
 def test_an_empty_list_of_settings_is_refused(run: Path) -> None:
-    with pytest.raises(InputError, match="at least one"):
+    with pytest.raises(InputError, match="--k: "):
         wcl.evaluate(run, "knn", "digits", k=[])

@@ -11,7 +11,7 @@ wcl.system.errors.InputError: --loss.temperature: must be more than 0, not 0
 
 import math
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from wcl.system.errors import InputError
 
@@ -72,7 +72,10 @@ Workers = Annotated[int, between(-1, 1024)]
 
 
 def check_bounds(settings: Any, prefix: str = "") -> None:
-    """Raise InputError for the first number of a dataclass that is out of bounds or not finite."""
+    """Raise InputError for the first setting of a dataclass that is not among its choices.
+
+    The same holds for numbers that are out of bounds or not finite.
+    """
     hints = get_type_hints(type(settings), include_extras=True)
     for field in fields(settings):
         name, value = f"{prefix}{field.name}", getattr(settings, field.name)
@@ -81,7 +84,10 @@ def check_bounds(settings: Any, prefix: str = "") -> None:
         numbers = value if isinstance(value, tuple) else (value,)
         if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
             raise InputError(f"--{name}: must be a finite number, not {value}")
-        for bounds in getattr(hints[field.name], "__metadata__", ()):
+        hint = hints[field.name]
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise InputError(f"--{name}: {value} is not one of {', '.join(get_args(hint))}")
+        for bounds in getattr(hint, "__metadata__", ()):
             if isinstance(bounds, Bounds) and not bounds.allow(value):
                 shown = list(value) if isinstance(value, tuple) else value
                 raise InputError(f"--{name}: must be {bounds}, not {shown}")

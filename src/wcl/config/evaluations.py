@@ -1,9 +1,12 @@
 """The settings of the evaluation protocols."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from wcl.config.bounds import Count, Seed, Threads, Workers
+from wcl.config.bounds import Bounds, Count, PositiveCount, Seed, Threads, Workers, at_least
+
+LEARNING_RATES = Bounds(0, 1e35, is_open=True)  # float32 ends at 3e38
+COSTS = Bounds(0, 1e6, is_open=True)  # beyond it, an SVM takes hours and cannot be interrupted
 
 
 @dataclass
@@ -53,9 +56,9 @@ class LinearConfig(ClassifyConfig):
     mode: Literal["fast", "paper"] = "fast"
     """paper draws new random crops and flips in every epoch; fast draws them for four epochs, and
     reuses their features in the others."""
-    epochs: int = 80
+    epochs: PositiveCount = 80
     """Passes over the training images."""
-    batch_size: int = 256
+    batch_size: PositiveCount = 256
     """Images per step."""
     lr: float | list[float] | str = 0.1
     """Learning rate at batch size 256, scaled linearly with the batch. Several values, such as
@@ -70,9 +73,9 @@ class ProjectConfig(EvalConfig):
 
     against: str = ""
     """Another run, drawn beside the first with the same images."""
-    groups: int = 10
+    groups: Annotated[int, at_least(2)] = 10
     """Number of classes, chosen at random."""
-    per_group: int = 100
+    per_group: Annotated[int, at_least(2)] = 100
     """Maximum number of images of each class."""
     out: str = "project.png"
     """Plot to write: .png, .pdf or .svg; the numbers go into a CSV file beside it."""
@@ -90,18 +93,18 @@ class FinetuneConfig(EvalConfig):
     start: Literal["pool", "projection"] = "pool"
     """Where the classifier is attached: to the pooled features, or behind the first layer of the
     projection head g. `--from` means the same."""
-    epochs: int = 0
+    epochs: Count = 0
     """Passes over the labeled images; 0 for 60 if at most about 1% of the images are labeled and
     for 30 otherwise, or for as many as make 100 steps."""
-    batch_size: int = 256
+    batch_size: Annotated[int, at_least(2)] = 256
     """Maximum number of images per step."""
-    encoder_lr: float = 0.05
+    encoder_lr: Annotated[float, LEARNING_RATES] = 0.05
     """Learning rate of the encoder at batch size 256, scaled linearly with the batch."""
-    lr: float = 0.5
+    lr: Annotated[float, LEARNING_RATES] = 0.5
     """Learning rate of the classifier, likewise."""
     scratch: bool = True
     """Also train the same network from scratch."""
-    scratch_lr: float = 0.3
+    scratch_lr: Annotated[float, LEARNING_RATES] = 0.3
     """Learning rate of the network trained from scratch, likewise."""
     seed: Seed = 0
     """Seed of the choice of labeled images, their order and crops, and of initial weights."""
@@ -114,14 +117,14 @@ class LowshotConfig(EvalConfig):
     k: str = ""
     """Examples per class, such as 1,4,16; by default those of 1,2,4,8,16,32,64 that every class
     has. All images always come last."""
-    draws: int = 5
+    draws: PositiveCount = 5
     """Number of random draws of examples; their mean and standard deviation are printed."""
     seed: Seed = 0
     """Seed of the draws; each draw depends on it, on k and on its own number only."""
     scheme: Literal["union", "per-class"] = "union"
     """union: k positives of every class, and all of them train the SVM of each class; per-class: k
     positives and (classes − 1)·k negatives drawn for the SVM of each class."""
-    cost: float = 1.0
+    cost: Annotated[float, COSTS] = 1.0
     """Cost C of the SVMs."""
     costs: str = ""
     """Other costs to try, such as 0.1,10,100; the best one on the test images is printed beside the

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from wcl.config import ClassifyConfig
+from wcl.config.bounds import Bounds
 from wcl.evaluation.confusion import by_class, write_confusion
 from wcl.evaluation.result import Result
 from wcl.system.errors import InputError
@@ -14,24 +15,32 @@ Number = TypeVar("Number", int, float)
 
 
 def setting_values(
-    setting: str, value: Number | list[Number] | str, kind: Callable[[str], Number]
+    setting: str,
+    value: Number | list[Number] | str,
+    kind: Callable[[str | Number], Number],
+    bounds: Bounds,
 ) -> list[Number]:
     """Return the values of a setting: a number, a list, or text with commas, in brackets or not.
 
-    >>> setting_values("k", "10, 20", int), setting_values("temperature", 0.1, float)
-    ([10, 20], [0.1])
+    >>> setting_values("k", "10, 20", int, Bounds(1))
+    [10, 20]
 
     Raises:
-        InputError: the text is not such a list.
+        InputError: there is no such value, or one is out of bounds.
     """
-    if not isinstance(value, str):
-        return list(value) if isinstance(value, list) else [value]
-    parts = [part for part in value.strip("[] ").split(",") if part.strip()]
+    if isinstance(value, str):
+        parts: Sequence[str | Number] = value.strip("[] ").split(",")
+    else:
+        parts = value if isinstance(value, list) else [value]
     try:
-        return [kind(part) for part in parts]
-    except ValueError as error:
-        example = "10 or 10,20" if kind is int else "0.1 or 0.1,0.3"
-        raise InputError(f"--{setting}: {value} is not a list such as {example}") from error
+        values = [kind(part) for part in parts]
+    except ValueError:
+        values = []
+    if not values or not all(map(bounds.allow, values)):
+        raise InputError(
+            f"--{setting}: {value} is not a number or several such as 1,2, each {bounds}"
+        )
+    return values
 
 
 def classification_result(

@@ -17,9 +17,9 @@ from wcl.config import AllConfig, EvalConfig
 from wcl.data import absolute, open_splits
 from wcl.evaluation import Result, check_config, evaluate
 from wcl.evaluation.few_labels import check_spec
+from wcl.evaluation.run_files import write_if_possible
 from wcl.models.encoder import Encoder, load
 from wcl.system.errors import InputError, RunError
-from wcl.system.files import atomic_write
 from wcl.system.machine import best_device
 from wcl.system.progress import log, without_repeats
 from wcl.system.run_folder import RunFolder
@@ -47,7 +47,10 @@ def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
             log(f"{protocol} …")
             try:
                 result = evaluate(encoder, protocol, **shared, **options)
-                untrained = _untrained(encoder, protocol, {**shared, **options})
+                untrained = None
+                if protocol != "finetune":  # which includes a run from scratch
+                    log(f"{protocol} of the untrained network …")
+                    untrained = evaluate(untrained_encoder(encoder), protocol, **shared, **options)
             except (InputError, RunError) as error:
                 left_out[protocol] = str(error)
                 continue
@@ -70,7 +73,7 @@ def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
         "sha256": encoder.description.sha256,
     }
     if encoder.home is not None:
-        log(_write(RunFolder(encoder.home), evaluation))
+        _write(RunFolder(encoder.home), evaluation)
     return evaluation
 
 
@@ -82,14 +85,6 @@ def _protocols(config: AllConfig) -> dict[str, dict[str, Any]]:
     if train.labels is None:
         raise InputError(f"{config.data}: has no labels, so nothing can be measured")
     return {"knn": {}, "linear": {}, "finetune": {"labels": config.labels}, "lowshot": {}}
-
-
-def _untrained(encoder: Encoder, protocol: str, options: dict[str, Any]) -> Result | None:
-    """Evaluate the untrained network; fine-tuning includes it as its run from scratch."""
-    if protocol == "finetune":
-        return None
-    log(f"{protocol} of the untrained network …")
-    return evaluate(untrained_encoder(encoder), protocol, **options)
 
 
 def untrained_encoder(encoder: Encoder) -> Encoder:
@@ -127,28 +122,17 @@ def _rows(result: Result, untrained: Result | None) -> list[dict[str, Any]]:
     return [{**shared, "setting": settings[result.protocol], **own}]
 
 
-def _write(folder: RunFolder, evaluation: dict[str, Any]) -> str:
-    """Write both files into the run folder, over earlier ones; return a line about them."""
-    lines = [
-        f"`{evaluation['run']}` on `{evaluation['data']}`",
-        "",
-        markdown_table(evaluation["rows"]),
-        "",
-        NOTE,
-        "",
-        *_left_out(evaluation),
-    ]
+def _write(folder: RunFolder, evaluation: dict[str, Any]) -> None:
+    """Write both files into the run folder, over earlier ones."""
+    title = f"`{evaluation['run']}` on `{evaluation['data']}`"
+    paragraphs = [title, markdown_table(evaluation["rows"]), NOTE, *_left_out(evaluation)]
     texts = {
         folder.evaluation: json.dumps(evaluation, indent=1),
-        folder.evaluation_table: "\n".join(lines),
+        folder.evaluation_table: "\n\n".join(paragraphs),
     }
-    try:
-        for path, text in texts.items():
-            with atomic_write(path) as unfinished:
-                unfinished.write_text(text.rstrip() + "\n", encoding="utf-8")
-    except OSError as error:  # the table is printed all the same
-        return f"the table is not written to the run folder ({error})"
-    return f"wrote the table to {folder.evaluation_table}"
+    failure = "the table is not written to the run folder"
+    if all(write_if_possible(path, f"{t}\n".encode(), failure) for path, t in texts.items()):
+        log(f"wrote the table to {folder.evaluation_table}")
 
 
 def markdown_table(rows: list[dict[str, Any]]) -> str:

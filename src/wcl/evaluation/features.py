@@ -3,20 +3,20 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import save
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from wcl.data.decode import UnreadableImage, center_crop, decoded
 from wcl.data.source import ArraySource, Source
 from wcl.data.workers import Workers, worker_count
+from wcl.evaluation.run_files import write_if_possible
 from wcl.models.encoder import Encoder, weights_sha256
-from wcl.models.weights_file import read_weights, write_weights
+from wcl.models.weights_file import read_weights
 from wcl.system.errors import InputError, RunError, WorkerLost
-from wcl.system.files import clear_unfinished
 from wcl.system.progress import log, track
 from wcl.system.run_folder import RunFolder
 
@@ -74,18 +74,20 @@ def cached_features(
     Raises:
         RunError: features are not finite.
     """
-    path = None
     if encoder.home is not None:
         name = f"{features_key(encoder, source, preprocessing)}.safetensors"
         path = RunFolder(encoder.home).features / name
-    cached = None if path is None else _read(path)
-    if cached is not None and not _any_readable(source, wanted[~torch.isin(wanted, cached[1])]):
-        return cached
+        with suppress(OSError, SafetensorError):  # not cached yet, or damaged
+            cached = read_weights(path)
+            missing = wanted[~torch.isin(wanted, cached["rows"])]
+            if not _any_readable(source, missing):
+                return cached["features"], cached["rows"]
     values, rows = compute()
     if not bool(values.isfinite().all()):
         raise RunError("the encoder's features are not finite; its training must have diverged")
-    if path is not None:
-        _write(path, values, rows)
+    if encoder.home is not None:
+        content = save({"features": values, "rows": rows})
+        write_if_possible(path, content, "features are not cached for the next evaluation")
     return values, rows
 
 
@@ -114,25 +116,6 @@ def features_key(encoder: Encoder, source: Source, preprocessing: str = _PREPROC
     return digest.hexdigest()[:32]
 
 
-def _read(path: Path) -> tuple[Tensor, Tensor] | None:
-    """Return features and rows, or None if the file is missing or damaged."""
-    try:
-        tensors = read_weights(path)
-        return tensors["features"], tensors["rows"]
-    except (OSError, SafetensorError, KeyError):
-        return None
-
-
-def _write(path: Path, values: Tensor, rows: Tensor) -> None:
-    """Cache features; a failure is reported and does not end the evaluation."""
-    try:
-        path.parent.mkdir(exist_ok=True)
-        clear_unfinished(path.parent)
-        write_weights(path, {"features": values, "rows": rows})
-    except OSError as error:
-        log(f"features are not cached for the next evaluation ({error.strerror})")
-
-
 def pixel_batches(
     encoder: Encoder, source: Source, num_workers: int = -1
 ) -> Iterator[tuple[Tensor, Tensor]]:
@@ -146,11 +129,10 @@ def pixel_batches(
         if source.pixels.shape[1:] == (channels, size, size) and not source.unreadable:
             yield from zip(source.pixels.split(BATCH), torch.tensor(rows).split(BATCH), strict=True)
             return
-        processes = 0
-    else:
-        processes = worker_count(num_workers)
+        num_workers = 0
     crops = _CenterCrops(source, size, channels)
-    decoders: Workers[range, tuple[Tensor, Tensor]] = Workers(source.name, crops, processes)
+    workers = worker_count(num_workers)
+    decoders: Workers[range, tuple[Tensor, Tensor]] = Workers(source.name, crops, workers)
     try:
         for pixels, index in decoders.done([rows[i : i + BATCH] for i in rows[::BATCH]]):
             if len(index):

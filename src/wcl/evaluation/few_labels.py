@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from wcl.data import Source
+from wcl.evaluation.run_files import write_if_possible
 from wcl.ops.randomness import Integers, seed_of
 from wcl.system.errors import InputError
-from wcl.system.files import atomic_write
 from wcl.system.paths import expanded, one_line
-from wcl.system.progress import log, track
+from wcl.system.progress import track
 
 Labels = npt.NDArray[np.int8]
 """(images, classes): 1 positive, 0 negative, -1 not used for that class."""
@@ -222,11 +222,5 @@ def _write(folder: Path, name: str, text: str, suffix: str) -> Path | None:
     """Write a file whose name depends on its content; report a failure and return None."""
     content = text.encode(errors="replace")
     path = folder / f"{name}-{hashlib.sha256(content).hexdigest()[:8]}{suffix}"
-    try:
-        folder.mkdir(exist_ok=True)
-        with atomic_write(path) as unfinished:
-            unfinished.write_bytes(content)
-    except OSError as error:
-        log(f"the list of drawn images is not written ({error})")
-        return None
-    return path
+    written = write_if_possible(path, content, "the list of drawn images is not written")
+    return path if written else None

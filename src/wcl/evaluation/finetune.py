@@ -7,7 +7,6 @@ the LAST epoch; the same network, trained from scratch on the same labels, is re
 """
 
 import copy
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 
 from wcl.augment import ViewMaker
 from wcl.config import FinetuneConfig
-from wcl.config.validation import MAX_LR
 from wcl.data import Source, subset
 from wcl.data.loader import Loader
 from wcl.data.views import ViewSpec
@@ -45,7 +43,6 @@ _DIVERGED = 1000.0
 
 def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConfig) -> Result:
     """Fine-tune a copy of the encoder on the labeled part of the training images, and test it."""
-    _check(config)
     rows = labeled_rows(train, config.labels, config.seed)
     if len(rows) < 2:
         raise InputError(f"--labels: at least 2 labeled images are needed, not {len(rows)}")
@@ -118,7 +115,7 @@ def build_network(encoder: Encoder, start: str, classes: int, seed: int) -> nn.S
         seed: seed of the classifier's weights.
 
     Returns:
-        A network of two parts, `encoder` and `classifier`.
+        A network of two parts, the encoder and the classifier.
 
     Raises:
         InputError: the encoder has no head g to start from.
@@ -131,11 +128,8 @@ def build_network(encoder: Encoder, start: str, classes: int, seed: int) -> nn.S
             )
         layers += list(encoder.heads["g"].children())[:_FIRST_LAYER]
         width = encoder.description.model.head_hidden_dim
-    parts = OrderedDict(
-        encoder=copy.deepcopy(nn.Sequential(*layers)),
-        classifier=untrained_layer((width, classes), seed).to(encoder.device),
-    )
-    return nn.Sequential(parts)
+    classifier = untrained_layer((width, classes), seed).to(encoder.device)
+    return nn.Sequential(copy.deepcopy(nn.Sequential(*layers)), classifier)
 
 
 def fit(
@@ -223,19 +217,6 @@ def _correct(
 
 def _accuracy(correct: Tensor) -> float:
     return float(correct.any(dim=1).float().mean())
-
-
-def _check(config: FinetuneConfig) -> None:
-    if config.batch_size < 2:
-        raise InputError(f"--batch_size: must be at least 2, not {config.batch_size}")
-    if config.epochs < 0:
-        raise InputError(f"--epochs: must be at least 1, or 0 to choose, not {config.epochs}")
-    limit = MAX_LR / config.batch_size
-    for name in ("encoder_lr", "lr", "scratch_lr"):
-        if not 0 < (lr := getattr(config, name)) <= limit:
-            raise InputError(f"--{name}: must be above 0 and at most {limit:g}, not {lr}")
-    if config.start not in ("pool", "projection"):
-        raise InputError(f"--from: {config.start} is not one of pool, projection")
 
 
 @contextmanager

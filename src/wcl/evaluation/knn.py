@@ -1,11 +1,10 @@
 """Weighted k-nearest-neighbor classification of frozen features (Wu et al., 2018)."""
 
-import math
-
 import torch
 from torch import Tensor
 
 from wcl.config import KnnConfig
+from wcl.config.bounds import above, at_least
 from wcl.data import Source
 from wcl.evaluation.classification import classification_result, setting_values
 from wcl.evaluation.confusion import check_confusion
@@ -13,21 +12,14 @@ from wcl.evaluation.features import features
 from wcl.evaluation.result import Result
 from wcl.models.encoder import Encoder
 from wcl.neighbors import nearest
-from wcl.system.errors import InputError
 
 _MAX_K = 200  # the default of Wu et al. and of the paper
 
 
 def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Result:
     """Classify the test images by a vote of their k nearest training images."""
-    ks = setting_values("k", config.k, int)
-    temperatures = setting_values("temperature", config.temperature, float)
-    if not (ks and temperatures):
-        raise InputError("--k and --temperature: give at least one number for each")
-    if min(ks) < 0:
-        raise InputError(f"--k: must be at least 1, or 0 to choose, not {min(ks)}")
-    if not all(0 < temperature < math.inf for temperature in temperatures):
-        raise InputError(f"--temperature: must be above 0, not {config.temperature}")
+    ks = setting_values("k", config.k, int, at_least(0))
+    temperatures = setting_values("temperature", config.temperature, float, above(0))
     check_confusion(config)
     bank, bank_labels = features(encoder, train, config.num_workers)
     queries, labels = features(encoder, test, config.num_workers)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from wcl.config import LinearConfig
-from wcl.config.validation import MAX_LR
+from wcl.config.evaluations import LEARNING_RATES
 from wcl.data import Source
 from wcl.evaluation.classification import classification_result, setting_values
 from wcl.evaluation.confusion import check_confusion
@@ -21,23 +21,15 @@ from wcl.evaluation.features import features
 from wcl.evaluation.result import Result
 from wcl.models.encoder import Encoder
 from wcl.ops.randomness import seed_of
-from wcl.system.errors import InputError, RunError
+from wcl.system.errors import RunError
 from wcl.system.progress import track
 from wcl.training.optimizers import lr_at, set_lr
 
 
 def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) -> Result:
     """Train a linear classifier and test it."""
-    for name in ("batch_size", "epochs"):
-        if getattr(config, name) < 1:
-            raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
-    lrs = setting_values("lr", config.lr, float)
-    max_lr = MAX_LR / config.batch_size
-    if not lrs or not all(0 < lr <= max_lr for lr in lrs):
-        raise InputError(f"--lr: must be above 0 and at most {max_lr:g}, not {config.lr}")
+    lrs = setting_values("lr", config.lr, float, LEARNING_RATES)
     check_confusion(config)
-    if config.mode not in ("fast", "paper"):
-        raise InputError(f"--mode: {config.mode} is not one of fast, paper")
     test_features, test_labels = (
         t.to(encoder.device) for t in features(encoder, test, config.num_workers)
     )

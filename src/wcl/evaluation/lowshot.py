@@ -30,6 +30,8 @@ import torch
 import torch.nn.functional as F
 
 from wcl.config import LowshotConfig
+from wcl.config.bounds import at_least
+from wcl.config.evaluations import COSTS
 from wcl.data import Source
 from wcl.evaluation.classification import setting_values
 from wcl.evaluation.features import features_and_rows
@@ -45,7 +47,6 @@ from wcl.system.run_folder import RunFolder
 
 MULTI_LABEL = True
 _SHOTS = [1, 2, 4, 8, 16, 32, 64]
-_MAX_COST = 1e6  # beyond it, an SVM takes hours and cannot be interrupted
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,11 @@ class Images:
 
 def lowshot(encoder: Encoder, train: Source, test: Source, config: LowshotConfig) -> Result:
     """Train SVMs with few labels and with all, and test them."""
-    shots, costs = _check(config)
+    shots, costs = _SHOTS, [config.cost]  # the cost of the result first
+    if config.k:
+        shots = sorted(set(setting_values("k", config.k, int, at_least(1))))
+    if config.costs:
+        costs = list(dict.fromkeys(costs + setting_values("costs", config.costs, float, COSTS)))
     measure: Literal["top1", "map"] = "top1" if train.multi_labels is None else "map"
     known, unseen = (_images(encoder, source, config.num_workers) for source in (train, test))
     numbers = _trained_classes(known.labels, unseen.labels, train.classes)
@@ -113,22 +118,6 @@ def lowshot(encoder: Encoder, train: Source, test: Source, config: LowshotConfig
         rows,
         measure,
     )
-
-
-def _check(config: LowshotConfig) -> tuple[list[int], list[float]]:
-    """Return the numbers of examples per class, and the costs, the one of the result first."""
-    if config.draws < 1:
-        raise InputError(f"--draws: must be at least 1, not {config.draws}")
-    if config.scheme not in ("union", "per-class"):
-        raise InputError(f"--scheme: {config.scheme} is not one of union, per-class")
-    shots = setting_values("k", config.k, int) or _SHOTS
-    if min(shots) < 1:
-        raise InputError(f"--k: must be at least 1, not {min(shots)}")
-    costs = setting_values("costs", config.costs, float)
-    for name, cost in (("cost", config.cost), *(("costs", cost) for cost in costs)):
-        if not 0 < cost <= _MAX_COST:
-            raise InputError(f"--{name}: must be above 0 and at most {_MAX_COST:g}, not {cost}")
-    return sorted(set(shots)), list(dict.fromkeys([config.cost, *costs]))
 
 
 def _images(encoder: Encoder, source: Source, num_workers: int) -> Images:

@@ -1,13 +1,11 @@
 """Test images that are also training images, which inflate every result."""
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from wcl.data import Source
-from wcl.data.decode import UnreadableImage, open_image
-from wcl.data.folder import ImageFiles
-from wcl.data.source import ArraySource, Subset
+from wcl.data.decode import UnreadableImage
+from wcl.data.source import ArraySource
 
 _TAIL = 4096  # bytes
 
@@ -23,56 +21,46 @@ def overlap(train: Source, test: Source) -> list[str]:
         known = {_digest(image.numpy().tobytes()) for image in train.pixels}
         digests = (_digest(image.numpy().tobytes()) for image in test.pixels)
         return [test.where(i) for i, digest in enumerate(digests) if digest in known]
-    files, test_files = dict(_files(train)), dict(_files(test))
-    if not (files and test_files):
-        places = {train.where(i) for i in range(len(train))}
-        return [place for i in range(len(test)) if (place := test.where(i)) in places]
-    train_files = set(files.values())
+    places = {train.where(row) for row in range(len(train))}
+    rows = {row: test.where(row) for row in range(len(test))}
     for key in (_size, _tail, _content):
-        train_keys = {file: key(file) for file in train_files}
-        test_keys = {number: key(file) for number, file in test_files.items()}
+        train_keys = {place: key(place) for place in places}
+        test_keys = {row: key(place) for row, place in rows.items()}
         common = {*train_keys.values()} & {*test_keys.values()}
-        train_files = {file for file, value in train_keys.items() if value in common}
-        test_files = {n: file for n, file in test_files.items() if test_keys[n] in common}
-    return [test.where(number) for number, file in test_files.items() if _is_image(file)]
+        places = {place for place, value in train_keys.items() if value in common}
+        rows = {row: place for row, place in rows.items() if test_keys[row] in common}
+    return [place for row, place in rows.items() if _is_image(test, row)]
 
 
-def _files(source: Source) -> Iterator[tuple[int, Path]]:
-    """Yield the number and the file of each image, if the images are files."""
-    if isinstance(source, Subset):
-        inner = dict(_files(source.source))
-        yield from ((new, inner[old]) for new, old in enumerate(source.indices.tolist()) if inner)
-    elif isinstance(source, ImageFiles):
-        yield from ((number, source.root / path) for number, path in enumerate(source.paths))
-
-
-def _size(file: Path) -> int:
+def _size(place: str) -> int | str:
+    """Return the size of a file; the place itself if it is not a file, or an empty one."""
     try:
-        return file.stat().st_size if file.is_file() else -1  # reading a pipe would block
+        return Path(place).stat().st_size or place  # a pipe, whose reading would block, has none
     except OSError:
-        return -1
+        return place
 
 
-def _tail(file: Path) -> bytes:
-    return _content(file, max(0, _size(file) - _TAIL))
+def _tail(place: str) -> bytes | str:
+    return _content(place, _TAIL)
 
 
-def _content(file: Path, start: int = 0) -> bytes:
-    """Return a digest of the content, or of the path if the file cannot be read."""
-    if _size(file) >= 0:
-        try:
-            with file.open("rb") as opened:
-                opened.seek(start)
-                return _digest(opened.read())
-        except OSError:
-            pass
-    return _digest(str(file).encode(errors="replace"))
-
-
-def _is_image(file: Path) -> bool:
-    """Return whether the file starts like an image; decoding it would take too long."""
+def _content(place: str, last: int | None = None) -> bytes | str:
+    """Return a digest of the last bytes of a file, or of all; the place if it cannot be read."""
+    size = _size(place)
+    if isinstance(size, str):
+        return place
     try:
-        open_image(file).close()
+        with Path(place).open("rb") as file:
+            file.seek(max(0, size - (last or size)))
+            return _digest(file.read())
+    except OSError:
+        return place
+
+
+def _is_image(source: Source, row: int) -> bool:
+    """Return whether the image can be opened; decoding it would take too long."""
+    try:
+        source.image(row).close()
     except UnreadableImage:
         return False
     return True

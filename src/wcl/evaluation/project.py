@@ -37,7 +37,9 @@ _MIN_IMAGES = 4  # for t-SNE
 
 def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig) -> Result:
     """Draw the map, write its coordinates and measure the separation of classes."""
-    plot = _plot_path(config)
+    plot = new_file(config.out, PLOT_SUFFIXES)
+    table = plot.with_suffix(".csv")
+    must_be_new(table)
     encoders = {"run": encoder}
     if config.against:
         encoders["against"] = load(config.against, best_device(config.device))
@@ -47,20 +49,17 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
         images = with_channels(chosen, one.description.channels)
         # Which images can be read does not depend on the encoder.
         features[name], rows = features_and_rows(one, images, config.num_workers)
-    if len(rows) < _MIN_IMAGES:
-        raise InputError(f"{test.name}: {len(rows)} readable images are too few for a map")
     assert chosen.labels is not None
     labels = chosen.labels[rows]
-    if not 1 < len(labels.unique()) < len(labels):
+    if len(rows) < _MIN_IMAGES or not 1 < len(labels.unique()) < len(labels):
         raise InputError(
-            f"{test.name}: at least two classes, one of them with two images, are needed; "
-            "give more test images with --test_data"
+            f"{test.name}: at least two classes and {_MIN_IMAGES} readable images, two of them of "
+            "one class, are needed; give more test images with --test_data"
         )
     maps = {name: tsne(values, config.seed) for name, values in features.items()}
     measured = {name: separation(values, labels) for name, values in features.items()}
     names = run_names({name: one.home for name, one in encoders.items()})
     titles = [_title(names[name], measured[name], one) for name, one in encoders.items()]
-    table = plot.with_suffix(".csv")
     with atomic_write(table) as unfinished_table, atomic_write(plot) as unfinished_plot:
         _write_coordinates(unfinished_table, chosen, rows, maps)
         figure = draw(list(maps.values()), titles, labels, test.classes)
@@ -74,15 +73,6 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
         [{"name": names[name], **figures} for name, figures in measured.items()],
         "silhouette",
     )
-
-
-def _plot_path(config: ProjectConfig) -> Path:
-    """Check the settings and return the path of the plot."""
-    plot = new_file(config.out, PLOT_SUFFIXES)
-    must_be_new(plot.with_suffix(".csv"))
-    if config.groups < 2 or config.per_group < 2:
-        raise InputError("--groups and --per_group: at least 2 classes of 2 images are needed")
-    return plot
 
 
 def choose(source: Source, config: ProjectConfig) -> Source:
