@@ -66,14 +66,14 @@ def made_quick(words: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the photos that the documents speak of."""
+    """A folder with the photos that the documents mention."""
     place = tmp_path_factory.mktemp("reader")
     photo_folder(place / "photos", each=12)
     picture(0).save(place / "query.jpg")
     return place
 
 
-def test_the_quick_settings_are_of_commands_that_the_documents_have() -> None:
+def test_the_quick_settings_belong_to_commands_of_the_documents() -> None:
     lines = [
         " ".join(words[1:])
         for document in DOCUMENTS
@@ -151,7 +151,7 @@ def test_the_example_of_an_own_loop_learns() -> None:
     assert losses[-1] < 0.7 * losses[0]
 
 
-def test_the_example_of_purity_by_hand_makes_groups_as_pure_as_told(tmp_path: Path) -> None:
+def test_the_example_of_purity_by_hand_makes_groups_of_the_chosen_purity(tmp_path: Path) -> None:
     example = ROOT / "examples" / "purity_by_hand.py"
     module = runpy.run_path(str(example))
     torch.manual_seed(0)
@@ -173,9 +173,9 @@ def test_the_example_of_purity_by_hand_makes_groups_as_pure_as_told(tmp_path: Pa
         kept = yaml.safe_load((run / "config.yaml").read_text())["loss"]["kept"]
         worth[kept].append(100 * (weak_label_quality(run) or {})["pair_precision"])
     # Two runs of different images: with the classes of others, pairs would be as at random.
-    told, random = (statistics.fmean(values) for values in worth.values())
-    assert told > 25 > 15 > random
-    assert f"{told:.1f}" in done.stdout and f"{random:.1f}" in done.stdout
+    chosen, random = (statistics.fmean(values) for values in worth.values())
+    assert chosen > 25 > 15 > random
+    assert f"{chosen:.1f}" in done.stdout and f"{random:.1f}" in done.stdout
 
 
 def test_the_example_of_a_method_of_your_own_is_the_same_on_two_processes(tmp_path: Path) -> None:
