@@ -16,7 +16,7 @@ TILE = 160
 RULE = "#c8c8c8"
 _INK, _FAINT, _GROUND = "#1a1a1a", "#555555", "#f2f2f2"
 _GAP = 12
-_BETWEEN_BLOCKS = 3 * _GAP
+_MARGIN = _GAP // 2  # around a tile
 _FRAME = 3
 _HEADING_HEIGHT, _TITLE_HEIGHT, _CAPTION_HEIGHT, _NAME_HEIGHT = 44, 36, 18, 18
 _HEADING_SIZE, _TITLE_SIZE, _CAPTION_SIZE, _NAME_SIZE = 22, 17, 15, 13
@@ -40,17 +40,6 @@ class Row(NamedTuple):
     title: str
     parts: Sequence[Sequence[Tile]]
     """Parts of the row, with a rule between them."""
-
-
-class _Block(NamedTuple):
-    """A row with its size and the places of its tiles and rules, relative to its corner."""
-
-    title: str
-    width: int
-    height: int
-    tiles: list[tuple[Tile, int, int]]
-    """Each with its left and upper edge."""
-    rules: list[int]
 
 
 def thumbnail(image: Image.Image, side: int = TILE) -> Image.Image:
@@ -85,91 +74,94 @@ def contact_sheet(heading: str, rows: Sequence[Row], columns: int, tile: int = T
     tiles = [shown for row in rows for part in row.parts for shown in part]
     text_height = _CAPTION_HEIGHT * any(shown.caption for shown in tiles)
     text_height += _NAME_HEIGHT * any(shown.name for shown in tiles)
-    blocks = [_block(row, columns, tile, text_height) for row in rows]
-    max_width = max([columns * (tile + 2 * _GAP), *(block.width for block in blocks)])
-    shelves = _shelves(blocks, max_width)
+    images = [_row_image(row, columns, tile, text_height) for row in rows]
+    max_width = max([columns * (tile + 2 * _GAP) + _GAP, *(image.width for image in images)])
+    shelves = _shelves(images, max_width)
     # The narrowest sheet with as few shelves: its last one is as full as can be.
-    widths = (w for w in range(max_width + 1) if len(_shelves(blocks, w)) == len(shelves))
-    shelves = _shelves(blocks, next(widths))
-    inner = max(map(_width, shelves))
-    inner = max(inner, min(_MAX_HEADING_WIDTH, math.ceil(_text_width(heading, _HEADING_SIZE))))
-    heights = [max(block.height for block in shelf) for shelf in shelves]
-    sheet = Image.new("RGB", (inner + 2 * _GAP, _HEADING_HEIGHT + sum(heights) + _GAP), "white")
-    _write(ImageDraw.Draw(sheet), (_GAP, _GAP), heading, _HEADING_SIZE, inner)
-    top = _HEADING_HEIGHT + _GAP
-    for shelf, height in zip(shelves, heights, strict=True):
-        left = _GAP
-        for block in shelf:
-            _draw(sheet, block, left, top, tile)
-            left += block.width + _BETWEEN_BLOCKS
-        top += height
+    widths = (w for w in range(max_width + 1) if len(_shelves(images, w)) == len(shelves))
+    body = _below([_beside(shelf, 2 * _GAP) for shelf in _shelves(images, next(widths))])
+    heading_width = math.ceil(ImageFont.load_default(_HEADING_SIZE).getlength(heading))
+    inner = max(body.width - _GAP, min(_MAX_HEADING_WIDTH, heading_width))
+    height = _HEADING_HEIGHT + body.height + _GAP
+    sheet = Image.new("RGB", (inner + 2 * _GAP, height), "white")
+    _write(sheet, (_GAP, _GAP), heading, _HEADING_SIZE, inner)
+    sheet.paste(body, (_GAP - _MARGIN, _HEADING_HEIGHT + _GAP - _MARGIN))
     return sheet
 
 
-def _block(row: Row, columns: int, tile: int, text_height: int) -> _Block:
-    first = _TITLE_HEIGHT if row.title else 0
-    step = tile + text_height + _GAP
-    left, lines = 0, 1
-    tiles: list[tuple[Tile, int, int]] = []
-    rules: list[int] = []
+def _row_image(row: Row, columns: int, tile: int, text_height: int) -> Image.Image:
+    parts: list[Image.Image] = []
     for part in row.parts:
-        if tiles:
-            rules.append(left + _GAP // 2)
-            left += 2 * _GAP
-        across = max(1, min(columns, len(part)))
-        for number, shown in enumerate(part):
-            down, right = divmod(number, across)
-            tiles.append((shown, left + right * (tile + _GAP), first + down * step))
-        lines = max(lines, -(-len(part) // across))
-        left += across * (tile + _GAP)
-    height = first + lines * step + (_GAP if row.title else 0)
-    return _Block(row.title, left - _GAP, height, tiles, rules)
+        tiles = [_tile_image(shown, tile, text_height) for shown in part]
+        starts = range(0, len(tiles), columns)
+        image = _below([_beside(tiles[start : start + columns]) for start in starts])
+        if parts:
+            image = ImageOps.expand(image, (2 * _GAP, 0, 0, 0), "white")
+            line = [(_GAP, _MARGIN), (_GAP, image.height - _MARGIN)]
+            ImageDraw.Draw(image).line(line, RULE, 2)
+        parts.append(image)
+    image = _beside(parts)
+    if row.title:
+        image = ImageOps.expand(image, (0, _TITLE_HEIGHT, 0, _GAP), "white")
+        right = image.width - _MARGIN
+        ImageDraw.Draw(image).line([(_MARGIN, _MARGIN), (right, _MARGIN)], RULE)
+        _write(image, (_MARGIN, _MARGIN + 8), row.title, _TITLE_SIZE, right - _MARGIN)
+    return image
 
 
-def _shelves(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:
-    """Put the blocks on shelves of at most that width, or of a single block that is wider."""
-    shelves: list[list[_Block]] = []
-    for block in blocks:
-        if shelves and _width([*shelves[-1], block]) <= width:
-            shelves[-1].append(block)
-        else:
-            shelves.append([block])
-    return shelves
-
-
-def _width(shelf: Sequence[_Block]) -> int:
-    return sum(block.width for block in shelf) + (len(shelf) - 1) * _BETWEEN_BLOCKS
-
-
-def _draw(sheet: Image.Image, block: _Block, left: int, top: int, tile: int) -> None:
-    pen = ImageDraw.Draw(sheet)
-    if block.title:
-        pen.line([(left, top), (left + block.width, top)], RULE)
-        _write(pen, (left, top + 8), block.title, _TITLE_SIZE, block.width)
-    upper = top + (_TITLE_HEIGHT if block.title else 0)
-    lower = top + block.height - (2 if block.title else 1) * _GAP
-    for rule in block.rules:
-        pen.line([(left + rule, upper), (left + rule, lower)], RULE, 2)
-    for shown, right, down in block.tiles:
-        _draw_tile(sheet, shown, left + right, top + down, tile)
-
-
-def _draw_tile(sheet: Image.Image, shown: Tile, left: int, top: int, tile: int) -> None:
-    pen = ImageDraw.Draw(sheet)
-    pen.rectangle((left, top, left + tile - 1, top + tile - 1), fill=_GROUND)
+def _tile_image(shown: Tile, tile: int, text_height: int) -> Image.Image:
+    """Draw a tile with its text and a margin, which a frame may extend into."""
+    size = tile + 2 * _MARGIN, tile + text_height + 2 * _MARGIN
+    drawn = Image.new("RGB", size, "white")
+    end = _MARGIN + tile
+    ImageDraw.Draw(drawn).rectangle((_MARGIN, _MARGIN, end - 1, end - 1), fill=_GROUND)
     image = shown.image.convert("RGB")
     if shown.frame:
         image = ImageOps.expand(image, _FRAME, shown.frame)
-    sheet.paste(image, (left + (tile - image.width) // 2, top + (tile - image.height) // 2))
-    below = top + tile + 3
+    left, top = (_MARGIN + (tile - side) // 2 for side in image.size)
+    drawn.paste(image, (left, top))
+    below = end + 3
     if shown.caption:
-        _write(pen, (left, below), shown.caption, _CAPTION_SIZE, tile)
+        _write(drawn, (_MARGIN, below), shown.caption, _CAPTION_SIZE, tile)
         below += _CAPTION_HEIGHT
-    _write(pen, (left, below), shown.name, _NAME_SIZE, tile, _FAINT)
+    _write(drawn, (_MARGIN, below), shown.name, _NAME_SIZE, tile, _FAINT)
+    return drawn
+
+
+def _beside(images: Sequence[Image.Image], gap: int = 0) -> Image.Image:
+    joined = Image.new("RGB", (_width(images, gap), max(i.height for i in images)), "white")
+    for number, image in enumerate(images):
+        joined.paste(image, (_width(images[: number + 1], gap) - image.width, 0))
+    return joined
+
+
+def _below(images: Sequence[Image.Image]) -> Image.Image:
+    size = max(image.width for image in images), sum(image.height for image in images)
+    joined = Image.new("RGB", size, "white")
+    top = 0
+    for image in images:
+        joined.paste(image, (0, top))
+        top += image.height
+    return joined
+
+
+def _shelves(images: Sequence[Image.Image], width: int) -> list[list[Image.Image]]:
+    """Put images on shelves of at most that width, or of a single image that is wider."""
+    shelves: list[list[Image.Image]] = []
+    for image in images:
+        if shelves and _width([*shelves[-1], image], 2 * _GAP) <= width:
+            shelves[-1].append(image)
+        else:
+            shelves.append([image])
+    return shelves
+
+
+def _width(shelf: Sequence[Image.Image], gap: int) -> int:
+    return sum(image.width for image in shelf) + (len(shelf) - 1) * gap
 
 
 def _write(
-    pen: ImageDraw.ImageDraw,
+    sheet: Image.Image,
     corner: tuple[int, int],
     text: str,
     size: int,
@@ -178,8 +170,4 @@ def _write(
 ) -> None:
     """Draw text from its upper left corner, shortened to a width in pixels."""
     font = ImageFont.load_default(size)
-    pen.text(corner, shortened(text, width, font.getlength), color, font)
-
-
-def _text_width(text: str, size: int) -> float:
-    return ImageFont.load_default(size).getlength(text)
+    ImageDraw.Draw(sheet).text(corner, shortened(text, width, font.getlength), color, font)
