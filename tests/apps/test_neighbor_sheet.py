@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from operator import itemgetter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from PIL import Image, ImageColor
 from scipy import ndimage
 
 from plain_images import colors, plain_images
-from wcl.apps.neighbor_sheet import neighbor_sheet, write_neighbors
+from wcl.apps.neighbor_sheet import neighbor_sheet
 from wcl.data import ArraySource
 
 BLUE, ORANGE, WHITE = (ImageColor.getrgb(name) for name in ("#0072b2", "#e69f00", "white"))
@@ -107,23 +106,10 @@ def test_fewer_images_than_rows_wanted_are_all_shown() -> None:
     assert images_of(sheet) == rows_of(order_of(0))
 
 
-def test_where_nothing_can_be_read_there_is_no_sheet_and_no_file(tmp_path: Path) -> None:
+def test_where_nothing_can_be_read_there_is_no_sheet() -> None:
     source = plain_images()
     source.unreadable = dict.fromkeys(range(12), "cut short")
     assert neighbor_sheet(source, NEIGHBORS, seed=0) is None
-    write_neighbors(tmp_path / "neighbors.png", source, NEIGHBORS, seed=0)
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_sheet_written_is_the_sheet_made_in_the_place_of_an_older_one(tmp_path: Path) -> None:
-    path = tmp_path / "neighbors.png"
-    path.write_bytes(b"older")
-    write_neighbors(path, plain_images(), NEIGHBORS, seed=5)
-    made = neighbor_sheet(plain_images(), NEIGHBORS, seed=5)
-    assert made is not None
-    with Image.open(path) as written:
-        assert np.array_equal(np.asarray(written), np.asarray(made))
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_names_of_classes_stand_below_their_images() -> None:

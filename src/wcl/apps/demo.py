@@ -1,10 +1,7 @@
 """`wcl demo`: SimCLR and WCL on handwritten digits, compared with few labels."""
 
-import dataclasses
 import sys
-from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -13,6 +10,7 @@ from wcl.apps import pretrain
 from wcl.config import DemoConfig
 from wcl.config.layering import settings
 from wcl.data import ArraySource, open_splits
+from wcl.evaluation.evaluate_all import untrained_encoder
 from wcl.evaluation.knn import few_label_accuracy
 from wcl.methods import method_settings
 from wcl.models.encoder import Encoder, load
@@ -36,7 +34,7 @@ def demo(config: DemoConfig) -> dict[str, list[float]]:
             return {}
     rows = {
         "raw pixels": accuracies(None),
-        "untrained encoder": accuracies(untrained(runs["wcl"], config.seed)),
+        "untrained encoder": accuracies(untrained_encoder(load(runs["wcl"]), config.seed)),
     }
     names = {"simclr": "SimCLR", "wcl": "WCL"}
     rows |= {names[method]: accuracies(load(run)) for method, run in runs.items()}
@@ -45,13 +43,6 @@ def demo(config: DemoConfig) -> dict[str, list[float]]:
         f"the runs are in {config.out}; to compare them: wcl report {runs['wcl']} {runs['simclr']}"
     )
     return rows
-
-
-def untrained(run: Path, seed: int) -> Encoder:
-    """Return the encoder of a run as it was before the first step."""
-    description = dataclasses.replace(load(run).description, method="none", epoch=0)
-    torch.manual_seed(seed)
-    return Encoder(description)
 
 
 def accuracies(encoder: Encoder | None) -> list[float]:

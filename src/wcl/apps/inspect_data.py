@@ -46,13 +46,12 @@ def examine(source: Source) -> Summary:
                 unreadable[source.where(index)] = result
             else:
                 sizes[result] += 1
-    classes: dict[str, int] = {}
+    counts = torch.empty(0)
     if source.labels is not None:
         counts = torch.bincount(source.labels, minlength=len(source.classes))
-        classes = dict(zip(source.classes, counts.tolist(), strict=True))
     elif source.multi_labels is not None:
         counts = (source.multi_labels == 1).sum(dim=0)
-        classes = dict(zip(source.classes, counts.tolist(), strict=True))
+    classes = dict(zip(source.classes, counts.tolist(), strict=True))
     return Summary(len(source), sizes, classes, unreadable)
 
 

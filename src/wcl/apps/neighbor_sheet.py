@@ -1,11 +1,9 @@
 """A picture of images and their nearest neighbors, one image per row."""
 
-from pathlib import Path
-
 import numpy as np
 from PIL import Image
 
-from wcl.apps.contact_sheet import Row, Tile, contact_sheet, thumbnail, write_sheet
+from wcl.apps.contact_sheet import Row, Tile, contact_sheet, thumbnail
 from wcl.data import Source
 from wcl.data.decode import UnreadableImage
 from wcl.ops.randomness import Integers
@@ -13,13 +11,6 @@ from wcl.system.paths import one_line
 
 # Blue and orange, which color-blind readers can tell apart.
 _SAME_CLASS, _OTHER_CLASS = "#0072b2", "#e69f00"
-
-
-def write_neighbors(path: Path, source: Source, neighbors: Integers, seed: int) -> None:
-    """Write the picture of neighbors as PNG, unless no image can be read."""
-    sheet = neighbor_sheet(source, neighbors, seed)
-    if sheet is not None:
-        write_sheet(path, sheet)
 
 
 def neighbor_sheet(

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from wcl.apps.neighbor_sheet import write_neighbors
+from wcl.apps.contact_sheet import write_sheet
+from wcl.apps.neighbor_sheet import neighbor_sheet
 from wcl.config import PretrainConfig
 from wcl.config.layering import settings
 from wcl.config.recipes import default_recipe
@@ -50,5 +51,7 @@ class NeighborSheet:
     def __call__(self, setup: TrainingSetup, epoch: int) -> dict[str, float]:
         crops = setup.neighbor_crops
         if crops is not None and crops.table is not None:
-            write_neighbors(setup.folder.neighbors, setup.source, crops.table, setup.config.seed)
+            sheet = neighbor_sheet(setup.source, crops.table, setup.config.seed)
+            if sheet is not None:
+                write_sheet(setup.folder.neighbors, sheet)
         return {}

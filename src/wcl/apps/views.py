@@ -1,12 +1,11 @@
 """`wcl views`: a picture of augmented views, one image per row."""
 
-import dataclasses
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from wcl.apps.contact_sheet import Row, Tile, contact_sheet, write_sheet
@@ -25,8 +24,8 @@ _MIN_TILE = 96
 
 def views(config: ViewsConfig) -> Path:
     """Write a picture of a run's augmentations on the user's own images (`wcl views SRC`)."""
-    check(dataclasses.replace(config, out="views.png"))
-    out = new_file(config.out or "views.png", (".png",))
+    check(config)
+    out = new_file(config.out, (".png",))
     for name in ("images", "views"):
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
@@ -68,22 +67,19 @@ def _zoom(config: PretrainConfig) -> int:
 def _rows(source: Source, config: PretrainConfig, count: int) -> Iterator[Row]:
     """Yield an image, its views and its small crops, for readable images in random order."""
     specs = view_specs(config, source.channels, count=count)
+    zoom = _zoom(config)
     for index in np.random.default_rng(config.seed).permutation(len(source)).tolist():
         try:
             original = center_crop(source.image(index), config.image_size, source.channels)
-            batch = views_of(source, np.array([index], dtype=np.int64), specs, config.seed)
-            if batch.skipped:
-                continue
         except UnreadableImage:
             continue
+        batch = views_of(source, np.array([index], dtype=np.int64), specs, config.seed)
         pairs = zip(specs, batch.views, strict=True)
         parts = [[original], *(list(spec.maker.to_pixels(views[:, 0])) for spec, views in pairs)]
-        zoom = _zoom(config)
         yield Row("", [[Tile(_enlarged(view, zoom)) for view in part] for part in parts])
 
 
 def _enlarged(pixels: Tensor, zoom: int) -> Image.Image:
     """Return (C, size, size) bytes as an image, enlarged by a whole factor."""
-    array = pixels.permute(1, 2, 0).numpy()
-    image = Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
-    return image.resize((image.width * zoom, image.height * zoom), Image.Resampling.NEAREST)
+    image = Image.fromarray(pixels.permute(1, 2, 0).squeeze(2).numpy())
+    return ImageOps.scale(image, zoom, Image.Resampling.NEAREST)

@@ -87,9 +87,9 @@ def _protocols(config: AllConfig) -> dict[str, dict[str, Any]]:
     return {"knn": {}, "linear": {}, "finetune": {"labels": config.labels}, "lowshot": {}}
 
 
-def untrained_encoder(encoder: Encoder) -> Encoder:
-    """Return the same network with random weights, the same ones every time."""
-    torch.manual_seed(0)
+def untrained_encoder(encoder: Encoder, seed: int = 0) -> Encoder:
+    """Return the same network with random weights, which depend on the seed alone."""
+    torch.manual_seed(seed)
     description = dataclasses.replace(encoder.description, method="none", epoch=0)
     untrained = Encoder(description).to(encoder.device).eval()
     untrained.home = encoder.home  # to cache its features
