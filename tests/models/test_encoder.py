@@ -449,7 +449,7 @@ def test_weights_that_are_not_finite_are_an_input_error(tmp_path: Path, value: f
     path = tmp_path / "encoder.safetensors"
     trained(described()).save(path)
     weights = load_file(path)
-    weights["g.0.weight"][0, 0] = value
+    weights["heads.g.0.weight"][0, 0] = value
     sealed_anew(path, weights)
     with pytest.raises(InputError, match=r"encoder\.safetensors: its weights are not finite"):
         load(path)

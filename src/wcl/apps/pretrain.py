@@ -16,23 +16,27 @@ from wcl.training import loop
 from wcl.training.setup import TrainingSetup
 
 
-def pretrain(recipe: str = "", resume: bool = False, **changes: Any) -> Path:
+def pretrain(
+    recipe: str = "", resume: bool = False, config: str | Path = "", **changes: Any
+) -> Path:
     """Pretrain an encoder, as `wcl pretrain` does, and return the run folder.
 
     Args:
         recipe: name of a recipe; by default the one named like the data, or `folder`.
         resume: whether to continue the run in `out` from its last checkpoint.
+        config: YAML file of settings, such as another run's config.yaml.
         changes: settings by name; those of a group as a dict or with a double underscore:
             `data="photos", out="runs/a", optim={"lr": 0.1}, model__backbone="resnet50"`.
 
     Raises:
         KeyboardInterrupt: a signal stopped the run after a step; continue with `resume=True`.
     """
-    recipe = recipe or ("" if resume else default_recipe(str(changes.get("data", ""))))
-    config = settings(recipe, changes, method_settings, resume)
-    if not run(config, resume, recipe):
+    files = [str(config)] if config else []
+    recipe = recipe or ("" if files or resume else default_recipe(str(changes.get("data", ""))))
+    chosen = settings(recipe, changes, method_settings, resume, files)
+    if not run(chosen, resume, recipe):
         raise KeyboardInterrupt
-    return RunFolder(config.out).path
+    return RunFolder(chosen.out).path
 
 
 def run(
