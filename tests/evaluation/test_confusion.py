@@ -11,7 +11,6 @@ import torch
 from plot_text import overlaps
 from runs import tiny_run
 from wcl.cli import run_command
-from wcl.config import KnnConfig
 from wcl.evaluation.confusion import by_class, confusion, draw_confusion, write_confusion
 from wcl.system.errors import InputError
 
@@ -39,7 +38,7 @@ def test_a_million_classes_are_counted_but_not_tabled(tmp_path: Path) -> None:
         {"class": "999999", "images": 1, "top1": 1},
     ]
     with pytest.raises(InputError, match=r"--confusion: 1,000,000 classes"):
-        write_confusion(KnnConfig(confusion=str(tmp_path / "a.csv")), labels, labels, classes)
+        write_confusion(str(tmp_path / "a.csv"), labels, labels, classes)
 
 
 @pytest.mark.parametrize("count", [2, 10, 20, 50])
@@ -64,11 +63,11 @@ def test_the_plot_of_a_confusion_matrix_shows_its_counts_and_names(count: int) -
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
 def test_the_suffix_of_the_confusion_decides_on_a_plot(suffix: str, tmp_path: Path) -> None:
     labels, path = torch.tensor([0, 1]), tmp_path / f"matrix{suffix}"
-    write_confusion(KnnConfig(confusion=str(path)), labels, labels, ["a", "b"])
+    write_confusion(str(path), labels, labels, ["a", "b"])
     assert path.read_bytes()[:4] in (b"\x89PNG", b"%PDF", b"<?xm")
     too_many = [str(number) for number in range(1001)]
     with pytest.raises(InputError, match=r"--confusion: 1,001 classes .* \.csv"):
-        write_confusion(KnnConfig(confusion=str(path)), labels, labels, too_many)
+        write_confusion(str(path), labels, labels, too_many)
 
 
 @pytest.mark.parametrize("protocol", ["knn", "linear"])

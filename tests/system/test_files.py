@@ -117,7 +117,7 @@ def test_a_confusion_table_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None
     config = KnnConfig(confusion=str(tmp_path / "table.csv"))
     labels = torch.arange(60)
     with full_disk(1000), pytest.raises(OSError, match="File too large"):
-        write_confusion(config, labels, labels, [f"class {i}" for i in range(60)])
+        write_confusion(config.confusion, labels, labels, [f"class {i}" for i in range(60)])
     assert list(tmp_path.iterdir()) == []
     check_confusion(config)  # and so the next attempt may use the name
 

@@ -1,14 +1,9 @@
-"""What k-NN and the linear probe share: settings with several values, and their results."""
+"""Settings with several values, and what is reported of them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from torch import Tensor
-
-from wcl.config import ClassifyConfig
 from wcl.config.bounds import Bounds
-from wcl.evaluation.confusion import by_class, write_confusion
-from wcl.evaluation.result import Result
 from wcl.system.errors import InputError
 
 Number = TypeVar("Number", int, float)
@@ -43,35 +38,8 @@ def setting_values(
     return values
 
 
-def classification_result(
-    protocol: str,
-    config: ClassifyConfig,
-    n_train: int,
-    predicted: Tensor,
-    labels: Tensor,
-    classes: Sequence[str],
-    sweep: list[dict[str, Any]],
-    details: dict[str, Any],
-) -> Result:
-    """Return the result of the first of several settings, and write its confusion matrix.
-
-    Args:
-        protocol: its name.
-        config: its settings.
-        n_train: number of training images.
-        predicted, labels: (n,) classes of the test images by the first setting.
-        classes: names of the classes.
-        sweep: one row with "top1" for each setting.
-        details: other values.
-    """
-    write_confusion(config, predicted, labels, classes)
-    if len(sweep) > 1:
-        details |= {"sweep": sweep, "best_on_test": max(row["top1"] for row in sweep)}
-    return Result(
-        protocol,
-        sweep[0]["top1"],
-        n_train,
-        len(labels),
-        details,
-        by_class(predicted, labels, classes) if config.per_class else [],
-    )
+def sweep_details(sweep: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the details of a result with several settings, given a row with "top1" for each."""
+    if len(sweep) == 1:
+        return {}
+    return {"sweep": sweep, "best_on_test": max(row["top1"] for row in sweep)}

@@ -56,13 +56,18 @@ def check_confusion(config: ClassifyConfig) -> None:
     must_be_new(path, "--confusion")
 
 
-def write_confusion(
+def class_results(
     config: ClassifyConfig, predicted: Tensor, labels: Tensor, classes: Sequence[str]
-) -> None:
-    """Write the confusion matrix if it was asked for: a plot by its suffix, otherwise CSV."""
-    if not config.confusion:
-        return
-    path = expanded(config.confusion)
+) -> list[dict[str, Any]]:
+    """Write the confusion matrix and return the rows of `by_class`, if they were asked for."""
+    if config.confusion:
+        write_confusion(config.confusion, predicted, labels, classes)
+    return by_class(predicted, labels, classes) if config.per_class else []
+
+
+def write_confusion(file: str, predicted: Tensor, labels: Tensor, classes: Sequence[str]) -> None:
+    """Write the confusion matrix: a plot by the suffix of the file, otherwise CSV."""
+    path = expanded(file)
     suffix = path.suffix.lower()
     is_plot = suffix in PLOT_SUFFIXES
     limit = _MAX_CLASSES_IN_PLOT if is_plot else _MAX_CLASSES_IN_TABLE

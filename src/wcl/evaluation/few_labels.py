@@ -92,7 +92,7 @@ def _listed(source: Source, path: Path) -> Integers:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a text file of image names, one per line") from error
-    listed = [line.removeprefix("./") for line in lines if line and not line.startswith("#")]
+    listed = (line.removeprefix("./") for line in lines if line and not line.startswith("#"))
     names = dict.fromkeys(listed)  # without repetitions, in their order
     found: dict[str, list[int]] = {}
     for row in track(range(len(source)), "looking for the listed images"):

@@ -6,8 +6,8 @@ from torch import Tensor
 from wcl.config import KnnConfig
 from wcl.config.bounds import above, at_least
 from wcl.data import Source
-from wcl.evaluation.classification import classification_result, setting_values
-from wcl.evaluation.confusion import check_confusion
+from wcl.evaluation.classification import setting_values, sweep_details
+from wcl.evaluation.confusion import check_confusion, class_results
 from wcl.evaluation.features import features
 from wcl.evaluation.result import Result
 from wcl.models.encoder import Encoder
@@ -29,7 +29,7 @@ def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Res
     ks = [min(k or default_k, len(bank)) for k in ks]
     neighbors = nearest(queries, bank, max(ks), device=encoder.device)
     predictions = {
-        (k, temperature): vote(*neighbors, bank_labels, len(train.classes), k, temperature)
+        (k, temperature): vote(neighbors, bank_labels, len(train.classes), k, temperature)
         for k in ks
         for temperature in temperatures
     }
@@ -37,16 +37,9 @@ def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Res
         {"k": k, "temperature": temperature, "top1": float((predicted == labels).float().mean())}
         for (k, temperature), predicted in predictions.items()
     ]
-    return classification_result(
-        "knn",
-        config,
-        len(bank),
-        predictions[ks[0], temperatures[0]],
-        labels,
-        train.classes,
-        sweep,
-        {"k": ks[0], "temperature": temperatures[0]},
-    )
+    rows = class_results(config, predictions[ks[0], temperatures[0]], labels, train.classes)
+    details = {"k": ks[0], "temperature": temperatures[0], **sweep_details(sweep)}
+    return Result("knn", sweep[0]["top1"], len(bank), len(labels), details, rows)
 
 
 def predict(
@@ -65,31 +58,26 @@ def predict(
     Returns:
         (Q,) classes.
     """
-    return vote(*nearest(queries, bank, k), labels, class_count, k, temperature)
+    return vote(nearest(queries, bank, k), labels, class_count, k, temperature)
 
 
 def vote(
-    similarity: Tensor,
-    neighbors: Tensor,
-    labels: Tensor,
-    class_count: int,
-    k: int,
-    temperature: float,
+    neighbors: tuple[Tensor, Tensor], labels: Tensor, class_count: int, k: int, temperature: float
 ) -> Tensor:
     """Classify by a vote of the first k neighbors, each weighted by exp(cosine / τ).
 
     Args:
-        similarity, neighbors: (Q, K ≥ k) cosines and indices, as `nearest` returns them.
+        neighbors: (Q, K ≥ k) cosines and indices, as `nearest` returns them.
         labels, class_count, k, temperature: as for `predict`.
 
     Returns:
         (Q,) classes.
     """
-    similarity, neighbors = similarity[:, :k], neighbors[:, :k]
+    similarity, indices = (part[:, :k] for part in neighbors)
     votes = similarity.new_zeros(len(similarity), class_count)
     # Relative to the nearest neighbor: exp stays in range for any temperature.
     weights = torch.exp((similarity - similarity[:, :1]) / temperature)
-    votes.scatter_add_(1, labels[neighbors], weights)
+    votes.scatter_add_(1, labels[indices], weights)
     return votes.argmax(dim=1)
 
 

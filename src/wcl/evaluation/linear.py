@@ -14,8 +14,8 @@ from torch import nn
 from wcl.config import LinearConfig
 from wcl.config.evaluations import LEARNING_RATES
 from wcl.data import Source
-from wcl.evaluation.classification import classification_result, setting_values
-from wcl.evaluation.confusion import check_confusion
+from wcl.evaluation.classification import setting_values, sweep_details
+from wcl.evaluation.confusion import check_confusion, class_results
 from wcl.evaluation.crop_features import Batches, CropFeatures
 from wcl.evaluation.features import features
 from wcl.evaluation.result import Result
@@ -49,16 +49,10 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
             top1, top5 = correct[:, 0].float().mean(), correct.any(dim=1).float().mean()
             sweep.append({"lr": lr, "top1": float(top1), "top5": float(top5)})
         predicted = layers[0](test_features).argmax(dim=1)
-    return classification_result(
-        "linear",
-        config,
-        crops.num_images,
-        predicted,
-        test_labels,
-        train.classes,
-        sweep,
-        {"top5": sweep[0]["top5"], "mode": config.mode, "epochs": config.epochs},
-    )
+    rows = class_results(config, predicted, test_labels, train.classes)
+    details = {"top5": sweep[0]["top5"], "mode": config.mode, "epochs": config.epochs}
+    details |= sweep_details(sweep)
+    return Result("linear", sweep[0]["top1"], crops.num_images, len(test_labels), details, rows)
 
 
 def fit(

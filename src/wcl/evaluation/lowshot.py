@@ -109,15 +109,8 @@ def lowshot(encoder: Encoder, train: Source, test: Source, config: LowshotConfig
             row["best_on_test"] = means[row["best_cost"]]
         rows.append(row)
     of_all = {name: rows[-1][name] for name in ("map", "best_on_test") if name in rows[-1]}
-    return Result(
-        "lowshot",
-        rows[-1]["mean"],
-        len(known.labels),
-        len(unseen.labels),
-        of_all | details,
-        rows,
-        measure,
-    )
+    images = len(known.labels), len(unseen.labels)
+    return Result("lowshot", rows[-1]["mean"], *images, of_all | details, rows, measure)
 
 
 def _images(encoder: Encoder, source: Source, num_workers: int) -> Images:

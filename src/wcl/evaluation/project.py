@@ -64,15 +64,10 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
         _write_coordinates(unfinished_table, chosen, rows, maps)
         figure = draw(list(maps.values()), titles, labels, test.classes)
         save_figure(figure, unfinished_plot, plot.suffix.lower())
-    return Result(
-        "project",
-        measured["run"]["silhouette"],
-        0,
-        len(rows),
-        {"picture": str(plot), "numbers": str(table)},
-        [{"name": names[name], **figures} for name, figures in measured.items()],
-        "silhouette",
-    )
+    score = measured["run"]["silhouette"]
+    details = {"picture": str(plot), "numbers": str(table)}
+    runs = [{"name": names[name], **figures} for name, figures in measured.items()]
+    return Result("project", score, 0, len(rows), details, runs, "silhouette")
 
 
 def choose(source: Source, config: ProjectConfig) -> Source:

@@ -1,8 +1,6 @@
 """The feature bank: the latest feature of every image, and nearest-neighbor search among them."""
 
 import os
-from collections import deque
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
@@ -72,7 +70,7 @@ class FeatureBank:
         """Size of all shards together."""
         self.seen = torch.zeros(num_images, dtype=torch.bool)
         """Which images have a feature, on any process."""
-        self._pending: deque[tuple[Tensor, Tensor, Any]] = deque()
+        self._pending: tuple[Tensor, Tensor, Any] | None = None
         ends = [num_images * rank // self._world.size for rank in range(self._world.size + 1)]
         counts = np.diff(ends).tolist()
         features = self._allocate(counts[self._world.rank], folder)
@@ -93,6 +91,7 @@ class FeatureBank:
     @property
     def features(self) -> Tensor:
         """The local rows."""
+        self._flush()
         return self._shards.features
 
     def describe(self) -> str:
@@ -107,8 +106,8 @@ class FeatureBank:
     def store(self, by_process: list[Integers], h: Tensor) -> None:
         """Store the features of a step, each on the process that holds its row.
 
-        Copies from a GPU run in the background: they are written to the bank in the next step, so
-        that no step waits.
+        Copies from a GPU run in the background: features are written to the bank in the next step
+        or when they are needed, so that no step waits.
 
         Args:
             by_process: the images of each process.
@@ -130,16 +129,17 @@ class FeatureBank:
             features = features.to("cpu", non_blocking=True)
             copied = torch.cuda.Event()
             copied.record()
-        self._pending.append((local - self._shards.offset, features.cpu(), copied))
-        self._flush(keep=1 if copied is not None else 0)
+        self._flush()
+        self._pending = local - self._shards.offset, features.cpu(), copied
 
-    def _flush(self, keep: int = 0) -> None:
-        """Write pending features to the bank, except for the last `keep` steps."""
-        while len(self._pending) > keep:
-            rows, features, copied = self._pending.popleft()
+    def _flush(self) -> None:
+        """Write the features of the last step to the bank."""
+        if self._pending is not None:
+            rows, features, copied = self._pending
             if copied is not None:
                 copied.synchronize()
-            self.features[rows] = features
+            self._shards.features[rows] = features
+            self._pending = None
 
     def search(
         self,
@@ -172,9 +172,8 @@ class FeatureBank:
             similarity, neighbors = self._shards.nearest(rows, k, candidates, device)
             return SearchResult(rows, neighbors, similarity, 1.0)
         approximate = ApproximateSearch(self._shards, k, candidates)
-        parts: Iterable[Tensor] = rows.split(_QUERIES_AT_A_TIME)
-        if self._world.is_rank_zero:
-            parts = track(parts, "finding neighbors")
+        parts = rows.split(_QUERIES_AT_A_TIME)
+        parts = track(parts, "finding neighbors") if self._world.is_rank_zero else parts
         results = [approximate.nearest(part) for part in parts]
         similarity, neighbors = (torch.cat(column) for column in zip(*results, strict=True))
         return SearchResult(rows, neighbors, similarity, approximate.recall)

@@ -1,7 +1,5 @@
 """Features split among the processes of a run, and exact search among all of them."""
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
 
@@ -68,11 +66,7 @@ class ShardedFeatures:
         return merged
 
     def nearest(
-        self,
-        rows: Tensor,
-        k: int,
-        candidates: Tensor,
-        device: torch.device | None = None,
+        self, rows: Tensor, k: int, candidates: Tensor, device: torch.device | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the k most similar other rows of each of these rows; collective.
 
@@ -92,10 +86,9 @@ class ShardedFeatures:
             every process.
         """
         local = self.local(rows)
-        parts: Iterable[Tensor] = key_blocks(candidates)
-        if self.world.is_rank_zero:
-            parts = track(parts, "finding neighbors")
-        blocks = ((numbers, self.fetch(numbers, device)) for numbers in parts)
+        parts = key_blocks(candidates)
+        tracked = track(parts, "finding neighbors") if self.world.is_rank_zero else parts
+        blocks = ((numbers, self.fetch(numbers, device)) for numbers in tracked)
         found = nearest_in_blocks(self.features, blocks, k, local, local - self.offset, device)
         cosine, neighbors = (self.merge(rows, column) for column in found)
         return cosine, neighbors
