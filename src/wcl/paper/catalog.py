@@ -1,6 +1,6 @@
 """The tables of the paper with its settings; `scales` makes them smaller."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wcl.paper.published import published, published_figure
@@ -23,12 +23,11 @@ def _top1(source: str, row: str, column: str = "top-1") -> tuple[Figure, ...]:
     return (Figure(column, "top1", published_figure(source, row, column)),)
 
 
-def _title(*sources: str) -> str:
-    return "; ".join(f"{source}: {published(source)['caption']}" for source in sources)
-
-
-def _notes(*sources: str) -> tuple[str, ...]:
-    return tuple(note for source in sources for note in published(source).get("notes", ()))
+def _table(name: str, cells: Iterable[Cell], *sources: str, **values: Any) -> Table:
+    """Return a table with the captions and notes of its sources in the paper."""
+    title = "; ".join(f"{source}: {published(source)['caption']}" for source in sources)
+    notes = tuple(note for source in sources for note in published(source).get("notes", ()))
+    return Table(name, title, tuple(cells), notes=notes, **values)
 
 
 def _imagenet100(changes: Mapping[str, Any], crops: bool = False) -> Run:
@@ -50,7 +49,7 @@ def _cifar() -> Table:
                     run = Run(data, data, epochs, changes)
                     figures = _top1("Table 1", row, f"{name}, {epochs} epochs")
                     cells.append(Cell(row, run, _LINEAR, figures, f"SimCLR, batch {batch}"))
-    return Table("cifar", _title("Table 1"), tuple(cells), notes=_notes("Table 1"))
+    return _table("cifar", cells, "Table 1")
 
 
 def _heads() -> Table:
@@ -67,7 +66,7 @@ def _heads() -> Table:
         Cell(row, run, _LINEAR, _top1("Table 2", row), "g alone (SimCLR)")
         for row, run in runs.items()
     ]
-    return Table("heads", _title("Table 2"), tuple(cells))
+    return _table("heads", cells, "Table 2")
 
 
 def _warmup() -> Table:
@@ -77,8 +76,7 @@ def _warmup() -> Table:
         row = f"warm-up of {epochs} epochs"
         run = _imagenet100({"crops.warmup": epochs / 200}, crops=True)
         cells.append(Cell(row, run, _LINEAR, _top1("Table 3", row), "plain crops"))
-    notes = ("Warm-ups are fractions of 200 epochs. Plain crops are the last row of Table 2.",)
-    return Table("warmup", _title("Table 3"), tuple(cells), notes=notes)
+    return _table("warmup", cells, "Table 3")
 
 
 _AT_100 = {
@@ -93,7 +91,7 @@ def _cost() -> Table:
     for row, run in _AT_100.items():
         figures = (Figure("time", "seconds", published_figure("Table 4", row, "time")),)
         cells.append(Cell(row, run, Measure("time"), figures, "SimCLR, 100 epochs"))
-    return Table("cost", _title("Table 4"), tuple(cells), unit="× SimCLR", relative=True)
+    return _table("cost", cells, "Table 4", unit="× SimCLR", relative=True)
 
 
 def _imagenet() -> Table:
@@ -109,12 +107,7 @@ def _imagenet() -> Table:
         for source, runs in groups.items()
         for row, run in runs.items()
     ]
-    notes = (
-        *_notes(*groups),
-        "WCL with crops at 100 epochs is trained and evaluated with views of 160 pixels.",
-        "The paper takes its figures of SimCLR at 200 and 800 epochs from SimCLR's authors.",
-    )
-    return Table("imagenet", _title(*groups), tuple(cells), notes=notes)
+    return _table("imagenet", cells, *groups)
 
 
 def _semi() -> Table:
@@ -129,7 +122,7 @@ def _semi() -> Table:
             options = {"labels": labels, "start": start, "scratch": False}
             run = _imagenet_run(800, {}, crops=True)
             cells.append(Cell(row, run, Measure("finetune", options), figures))
-    return Table("semi", _title("Table 8"), tuple(cells), notes=_notes("Table 8"))
+    return _table("semi", cells, "Table 8")
 
 
 def _voc() -> Table:
@@ -142,61 +135,55 @@ def _voc() -> Table:
         )
         run = _imagenet_run(epochs, {}, crops=True)
         cells.append(Cell(row, run, Measure("lowshot", data="voc"), figures))
-    notes = ("Mean average precision of SVMs with cost 1; the examples are drawn five times.",)
-    return Table("voc", _title("Table 7"), tuple(cells), notes=notes)
+    return _table("voc", cells, "Table 7")
 
 
 def _tsne() -> Table:
     figures = tuple(Figure(name, name) for name in ("silhouette", "compactness", "distance"))
     simclr, wcl = _imagenet100(_SIMCLR), _imagenet100({})
-    return Table(
-        "tsne",
-        "Figure 4: t-SNE visualization for SimCLR and our method",
-        (
-            Cell("SimCLR", simclr, Measure("project"), figures, "SimCLR"),
-            Cell("WCL", wcl, Measure("project", against=simclr), figures, "SimCLR"),
-        ),
-        unit="",
-        notes=(
-            "The paper shows two maps and no figures; the maps are in the folder maps.",
-            "Compactness is the mean cosine distance of images to the mean of their class, "
-            "distance the mean cosine distance between the means of classes.",
-        ),
+    cells = (
+        Cell("SimCLR", simclr, Measure("project"), figures, "SimCLR"),
+        Cell("WCL", wcl, Measure("project", against=simclr), figures, "SimCLR"),
     )
+    return _table("tsne", cells, "Figure 4", unit="")
+
+
+def _digits_cell(
+    row: str, changes: Mapping[str, Any], baseline: str, crops: bool = False, epochs: int = 200
+) -> Cell:
+    run = Run("digits", "digits", epochs, changes, crops)
+    return Cell(row, run, _LINEAR, (Figure("top-1", "top1"),), baseline)
 
 
 def _mechanisms() -> Table:
     """Return the table of the mechanisms that the paper argues for without figures."""
-    cells: list[Cell] = []
-
-    def add(
-        row: str,
-        changes: Mapping[str, Any],
-        baseline: str,
-        crops: bool = False,
-        epochs: int = 200,
-    ) -> None:
-        run = Run("digits", "digits", epochs, changes, crops)
-        cells.append(Cell(row, run, _LINEAR, (Figure("top-1", "top1"),), baseline))
-
-    add("SimCLR", _SIMCLR, "SimCLR")
-    add("WCL", {}, "SimCLR")
-    add("without the swap", {"loss.swapped": False}, "SimCLR")
-    add("keys detached", {"loss.key_gradient": False}, "SimCLR")
-    add("labels from h", {"loss.labels_from": "h"}, "SimCLR")
-    add("positives summed", {"loss.positives": "sum"}, "SimCLR")
-    add("one shared head", {"loss.heads": "shared"}, "SimCLR")
-    add("φ alone", {"loss.nce": 0}, "SimCLR")
-    add("SimCLR, plain crops", {**_SIMCLR, **_PLAIN}, "SimCLR, plain crops", crops=True)
-    add("WCL, plain crops", _PLAIN, "SimCLR, plain crops", crops=True)
-    add("WCL, crops of neighbors", {}, "SimCLR, plain crops", crops=True)
+    single: dict[str, Mapping[str, Any]] = {
+        "SimCLR": _SIMCLR,
+        "WCL": {},
+        "without the swap": {"loss.swapped": False},
+        "keys detached": {"loss.key_gradient": False},
+        "labels from h": {"loss.labels_from": "h"},
+        "positives summed": {"loss.positives": "sum"},
+        "one shared head": {"loss.heads": "shared"},
+        "φ alone": {"loss.nce": 0},
+    }
+    crops: dict[str, Mapping[str, Any]] = {
+        "SimCLR, plain crops": {**_SIMCLR, **_PLAIN},
+        "WCL, plain crops": _PLAIN,
+        "WCL, crops of neighbors": {},
+    }
+    cells = [_digits_cell(row, changes, "SimCLR") for row, changes in single.items()]
+    for row, changes in crops.items():
+        cells.append(_digits_cell(row, changes, "SimCLR, plain crops", crops=True))
     # An epoch has four times as many steps at batch 64 as at 256: a quarter of the epochs has as
     # many steps as the other rows.
     batches = [(64, 200, ""), (64, 50, ", a quarter of the epochs"), (128, 200, ""), (512, 200, "")]
     for batch, epochs, suffix in batches:
         simclr = f"SimCLR, batch {batch}{suffix}"
-        add(simclr, {**_SIMCLR, "batch_size": batch}, simclr, epochs=epochs)
-        add(f"WCL, batch {batch}{suffix}", {"batch_size": batch}, simclr, epochs=epochs)
+        for method in ("SimCLR", "WCL"):
+            row = f"{method}, batch {batch}{suffix}"
+            changes = {"method": method.lower(), "batch_size": batch}
+            cells.append(_digits_cell(row, changes, simclr, epochs=epochs))
     return Table("mechanisms", "The mechanisms of WCL, changed one at a time", tuple(cells))
 
 

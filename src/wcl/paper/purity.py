@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wcl.paper.result_store import ResultStore, settings_of
 from wcl.paper.tables import Cell, Figure, Table
 from wcl.system.run_folder import RunFolder
-from wcl.training.metrics_lines import is_number, read_metrics
+from wcl.training.metrics_lines import read_metrics
 
 # The figure of each measure of accuracy that gains are computed from.
 _FIGURES = {"few_labels": "3", "linear": "top1"}
@@ -67,11 +67,8 @@ def points_of(table: Table, store: ResultStore, seeds: range) -> list[Point]:
 
 def weak_label_quality(run: Path) -> dict[str, float] | None:
     """Return the quality of a run's weak labels in its last quarter; None if it has none."""
-    lines = [
-        line
-        for line in read_metrics(RunFolder(run).metrics)
-        if line.get("kind") == "epoch" and all(is_number(line.get(name)) for name in _QUALITIES)
-    ]
+    lines = read_metrics(RunFolder(run).metrics)
+    lines = [line for line in lines if line["kind"] == "epoch" and "purity" in line]
     if not lines:
         return None
     last = lines[-math.ceil(len(lines) * _LAST) :]

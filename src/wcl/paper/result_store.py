@@ -13,7 +13,7 @@ from wcl.config import PretrainConfig, ReproduceConfig, flat
 from wcl.config.layering import settings
 from wcl.methods import method_settings
 from wcl.paper.tables import Cell, Measure, Run
-from wcl.system.errors import InputError, RunError
+from wcl.system.errors import InputError
 from wcl.system.files import atomic_write, holds_files
 from wcl.system.paths import expanded
 from wcl.system.run_folder import RunFolder
@@ -83,15 +83,12 @@ class ResultStore:
 
     def figures(self, cell: Cell, seed: int) -> dict[str, float] | None:
         """Return the figures of a cell by their keys; None if it is not done."""
-        try:
-            figures = json.loads(self.result_file(cell, seed).read_text(encoding="utf-8"))[
-                "figures"
-            ]
-            # Figures may be missing: with few images, the larger k of `lowshot`.
-            found = {f.key: float(figures[f.key]) for f in cell.figures if f.key in figures}
-        except (OSError, ValueError, LookupError, TypeError):
-            return None  # missing or damaged: made again
-        return found or None
+        file = self.result_file(cell, seed)
+        if not file.exists():
+            return None
+        figures = json.loads(file.read_text(encoding="utf-8"))["figures"]
+        # Figures may be missing: with few images, the larger k of `lowshot`.
+        return {f.key: figures[f.key] for f in cell.figures if f.key in figures}
 
     def make(self, cell: Cell, seed: int) -> bool:
         """Train and measure a cell unless it is done; return False if training was stopped."""
@@ -114,7 +111,6 @@ class ResultStore:
         config = settings_of(run, seed, self.sources[run.data], self.config)
         config = replace(config, out=str(folder.path))
         if _is_finished(folder.encoder, config.epochs):
-            _check_settings(folder, config)
             return True
         return pretrain.run(config, folder.config.exists(), _recipe_of(run), quiet=True)
 
@@ -190,39 +186,18 @@ def figures_of(measure: Measure, result: dict[str, Any]) -> dict[str, float]:
 
 
 def seconds_per_epoch(run: Path) -> float:
-    """Return the median time of a run's epochs, including the search for neighbors.
-
-    Raises:
-        RunError: the run's metrics have no times.
-    """
-    metrics = RunFolder(run).metrics
-    seconds = [
-        line["seconds"] + line.get("search_seconds", 0)
-        for line in read_metrics(metrics)
-        if line.get("kind") == "epoch" and line.get("seconds")
-    ]
-    if not seconds:
-        raise RunError(f"{metrics}: has no times of epochs; delete {run} to train it again")
-    return float(statistics.median(seconds))
+    """Return the median time of a run's epochs, including the search for neighbors."""
+    return statistics.median(
+        float(line["seconds"] + line.get("search_seconds", 0))
+        for line in read_metrics(RunFolder(run).metrics)
+        if line["kind"] == "epoch"
+    )
 
 
 def _is_finished(encoder: Path, epochs: int) -> bool:
     from wcl.models.encoder import load
 
     return encoder.exists() and load(encoder).description.epoch == epochs
-
-
-def _check_settings(folder: RunFolder, config: PretrainConfig) -> None:
-    """Raise InputError if a finished run was trained with other settings."""
-    from wcl.config.run_config import read_config
-    from wcl.training.checkpoint import must_match
-
-    try:
-        must_match(config, read_config(folder.config), folder.config)
-    except InputError as error:
-        raise InputError(
-            f"{folder.path}: its settings do not match this cell; delete it to retrain"
-        ) from error
 
 
 def _hash(values: dict[str, Any]) -> str:
