@@ -283,7 +283,7 @@ def test_settings_of_the_machine_reach_the_runs() -> None:
         (["semi", "--scale", "digits"], "--scale: semi has no scale digits; it has smoke, cpu"),
         (["mechanisms", "--scale", "paper"], "it has smoke, digits, cpu"),
         (["heads", "--data", "digits"], "--data: the scale smoke makes its own images"),
-        (["heads", "--seeds", "-1"], "--seeds: must be between 0 and 1,000"),
+        (["heads", "--seeds", "-1"], "--seeds: must be at least 0"),
         (["heads", "--only", "three"], "--only: no row or column of heads contains 'three'"),
         (["heads", "--scale", "paper"], "--data: is missing; give --data SRC: ImageNet-1k (image"),
         (

@@ -19,7 +19,6 @@ from runs import tiny_run
 from wcl.cli import run_command
 from wcl.report.trainer import trainer
 from wcl.report.watch import WatchServer, open_server
-from wcl.system.errors import InputError
 
 _TRAINS = """
 import signal, sys
@@ -164,9 +163,9 @@ def test_a_port_that_is_taken_is_named(
     assert "--port" in complaint and "in use" in complaint and complaint.count("\n") == 1
 
 
-def test_a_port_that_cannot_be_is_named(run: Path) -> None:
-    with pytest.raises(InputError, match="--port: must be between 0 and"):
-        open_server(str(run), 70000)
+def test_a_port_that_cannot_be_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["watch", str(run), "--port", "70000"]) == 2
+    assert "--port: must be between 0 and" in capsys.readouterr().err
 
 
 def watching(run: Path) -> subprocess.Popen[str]:

@@ -1,9 +1,9 @@
 """The settings of the other commands."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from wcl.config.bounds import Count, Seed, Threads, Workers
+from wcl.config.bounds import Count, Seed, Threads, Workers, between
 from wcl.config.pretraining import PretrainConfig
 
 
@@ -106,7 +106,7 @@ class ReportConfig:
     out: str = ""
     """HTML file to write. By default RUN/report.html, or RUN/report-with-RUN2.html for several
     runs, which replaces the previous one."""
-    images: int = 2000
+    images: Annotated[int, between(4, 20_000)] = 2000
     """Maximum number of images in the groups and the map, drawn at random."""
     seed: Seed = 0
     """Seed of that draw, and of the map."""
@@ -123,7 +123,7 @@ class WatchConfig:
     """Show the curves of a run in a browser while it trains, with a button that stops it safely. It
     may be started before the run. Only browsers on this machine are answered."""
 
-    port: int = 8765
+    port: Annotated[int, between(0, 65_535)] = 8765
     """Port of the web page; 0 for any free one."""
 
 

@@ -21,10 +21,9 @@ from wcl.report.runs import Run, read_runs, shortened
 from wcl.report.scores import evaluated, verdicts
 from wcl.system.errors import InputError
 from wcl.system.files import atomic_write, new_file
-from wcl.system.machine import best_device, check_workers, use_threads
+from wcl.system.machine import best_device, use_threads
 
-_MIN_IMAGES, _MAX_IMAGES = 4, 20_000
-_MAX_NAME = 200  # bytes of a file name; file systems allow a little more
+_MAX_NAME = 60  # characters of the names of other runs in the name of a report
 
 
 def write_report(paths: Sequence[str], config: ReportConfig) -> Path:
@@ -33,12 +32,7 @@ def write_report(paths: Sequence[str], config: ReportConfig) -> Path:
     Raises:
         InputError: a folder holds no run, the data do not exist, or the page cannot be written.
     """
-    if not _MIN_IMAGES <= config.images <= _MAX_IMAGES:
-        raise InputError(
-            f"--images: must be between {_MIN_IMAGES} and {_MAX_IMAGES:,}, not {config.images}"
-        )
     use_threads(config.threads)
-    check_workers(config.num_workers)
     runs = read_runs(paths)
     out = new_file(config.out, (".html",)) if config.out else default_file(runs)
     _must_be_writable(out)
@@ -60,8 +54,7 @@ def default_file(runs: Sequence[Run]) -> Path:
     if len(runs) == 1:
         return report
     others = "-".join(re.sub(r"[^\w.]+", "-", run.name).strip("-") for run in runs[1:])
-    if len(others.encode()) > _MAX_NAME:
-        others = f"{len(runs) - 1}-others"
+    others = others[:_MAX_NAME]
     first, *folders = (run.folder.resolve() for run in runs)
     if folders != [first.parent / others]:
         digest = hashlib.sha256(b"\0".join(map(os.fsencode, folders))).hexdigest()
@@ -130,14 +123,12 @@ def _page(runs: Sequence[Run], config: ReportConfig) -> str:
 
 def _options(config: ReportConfig) -> list[str]:
     """Return the options that decide what is shown, where they are not the defaults."""
-    names = ("images", "seed", "out")
-    chosen = {name: getattr(config, name) for name in names}
-    return [
-        word
-        for name, value in chosen.items()
-        if value != getattr(ReportConfig, name)
-        for word in (f"--{name}", shortened(str(value)))
-    ]
+    words = []
+    for name in ("images", "seed", "out"):
+        value = getattr(config, name)
+        if value != getattr(ReportConfig, name):
+            words += [f"--{name}", shortened(str(value))]
+    return words
 
 
 def _load(run: Run, device: str) -> Encoder | None:

@@ -18,10 +18,10 @@ _GRID = 10_000
 
 def maps(
     images: ReportImages, encoded: Sequence[EncodedImages | None], seed: int
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, Any] | None, list[str]]:
     """Return the maps of all runs that have an encoder, and why others have none."""
     if len(images) < _MIN_IMAGES:
-        return {}, [f"{len(images)} readable images are too few for a map."]
+        return None, [f"{len(images)} readable images are too few for a map."]
     notes: list[str] = []
     found = []
     for number, one in enumerate(encoded):
@@ -34,7 +34,7 @@ def maps(
             continue
         found.append({"run": number, **places, "group": _numbered(one.weak_labels)})
     if not found:
-        return {}, notes
+        return None, notes
     labels = images.source.labels
     values: dict[str, Any] = {
         "maps": found,

@@ -12,7 +12,6 @@ import yaml
 from wcl.config import PretrainConfig, flat
 from wcl.config.recipes import recipe_file, recipe_names
 from wcl.report.runs import Run, shortened
-from wcl.training.metrics_lines import is_number
 from wcl.training.provenance import hardware, typed, versions
 
 _NOT_COMPARED = ("data", "out")
@@ -57,15 +56,15 @@ class Command(NamedTuple):
 
 def run_provenance(run: Run) -> RunProvenance:
     """Return how a run was trained."""
-    settings_file = next((session.config for session in run.sessions if session.config), "")
+    settings_file = run.sessions[0].config if run.sessions else ""
     return RunProvenance(training_facts(run), recipe_of(run), settings_file, _environments(run))
 
 
 def recipe_of(run: Run) -> Recipe:
     """Return the recipe of a run, or the closest one."""
-    for session in run.sessions:
-        if session.recipe in recipe_names():
-            return Recipe(session.recipe, _differences(session.recipe, run.config), True)
+    name = run.sessions[0].recipe if run.sessions else ""
+    if name in recipe_names():
+        return Recipe(name, _differences(name, run.config), True)
     return closest_recipe(run.config)
 
 
@@ -105,12 +104,10 @@ def _typed_value(value: Any) -> str:
 def training_facts(run: Run) -> list[tuple[str, str]]:
     """Return how far a run has come, how long it took, and when it was last updated."""
     facts = [("epochs", f"{run.epochs_done:,} of {run.config.epochs:,}")]
+    if run.epochs:
+        facts.append(("training time", duration(sum(line["seconds"] for line in run.epochs))))
     if run.lines:
         facts.append(("steps", f"{int(run.lines[-1]['step']):,}"))
-    seconds = sum(line["seconds"] for line in run.epochs if is_number(line.get("seconds")))
-    if seconds:
-        facts.append(("training time", duration(seconds)))
-    if run.files.metrics.is_file():
         facts.append(("last update", _date(run.files.metrics.stat().st_mtime)))
     return facts
 

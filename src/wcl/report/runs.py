@@ -35,7 +35,7 @@ class Run:
     @property
     def epochs(self) -> list[dict[str, Any]]:
         """The lines of the epochs that have ended."""
-        return [line for line in self.lines if line.get("kind") == "epoch"]
+        return [line for line in self.lines if line["kind"] == "epoch"]
 
     @property
     def epochs_done(self) -> int:

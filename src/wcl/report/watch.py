@@ -5,7 +5,6 @@ open in the same browser can send requests here too, but they do not know the to
 the answers. Requests for another host name (Host) or from another page (Origin) are also refused.
 """
 
-import errno
 import hmac
 import json
 import secrets
@@ -110,14 +109,13 @@ def open_server(path: str, port: int) -> WatchServer:
     folder = expanded(path)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{path}: a file, not the folder of a run")
-    if not 0 <= port <= 65535:
-        raise InputError(f"--port: must be between 0 and 65535, not {port}")
     try:
         return WatchServer(folder, port)
     except OSError as error:
-        reasons = {errno.EADDRINUSE: "is in use", errno.EACCES: "needs more rights"}
-        why = reasons.get(error.errno or 0, f"cannot be used ({error.strerror})")
-        raise InputError(f"--port: {port} {why}; choose another, or 0 for any free one") from error
+        raise InputError(
+            f"--port: {port} cannot be used ({error.strerror}); choose another, or 0 for any free "
+            "one"
+        ) from error
 
 
 class _Handler(BaseHTTPRequestHandler):
