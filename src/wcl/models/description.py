@@ -53,9 +53,7 @@ def parse_description(text: str, file: Path) -> Description:
         if not _is_possible(description):
             raise ValueError
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{file}: damaged, or written by another version of wcl; write it again"
-        ) from error
+        raise InputError(f"{file}: damaged, or written by another version of wcl") from error
     return description
 
 

@@ -135,16 +135,14 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
     key = next((key for key in (_WHOLE, _BACKBONE) if key in metadata), None)
     if key is None:
         raise InputError(f"{file}: a safetensors file, but not an encoder written by wcl")
+    description = parse_description(metadata[key], file)
     try:
         stated = json.loads(metadata[key])
         if stated.pop("seal", "") != _seal(stated, weights):
             raise ValueError("the hash does not match")
-        description = parse_description(metadata[key], file)
         _check_shapes(weights, description, key == _WHOLE)
         encoder = Encoder(description)
         (encoder if key == _WHOLE else encoder.backbone).load_state_dict(weights)
-    except InputError:
-        raise
     except Exception as error:  # timm's networks reject settings in many ways
         raise InputError(f"{file}: damaged, or written by another version of wcl") from error
     if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
