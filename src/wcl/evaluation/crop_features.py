@@ -107,12 +107,10 @@ class CropFeatures:
 
     def fresh(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield batches of new features, as the paper does in every epoch."""
-        count = 0
         for inputs, rows in self._batches(epoch):
-            count += len(rows)
             yield self._labeled(inputs, rows)
         if epoch == 0:
-            self._report_unreadable(count)
+            self._report_unreadable(self.num_images)
 
     def cached(self, epochs: int) -> Batches:
         """Return batches of new features in the first CACHED_EPOCHS epochs, and then of the same.

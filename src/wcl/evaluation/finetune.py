@@ -7,8 +7,7 @@ the LAST epoch; the same network, trained from scratch on the same labels, is re
 """
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -62,7 +61,8 @@ def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConf
     lrs = config.encoder_lr, config.lr
     unreadable = fit(networks[0], lrs, loader, maker, epochs, "fine-tuning")
     if config.scratch:
-        with _seeded(config.seed, "scratch"):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed_of(config.seed, "scratch"))
             fresh = Encoder(encoder.description).to(encoder.device)
         networks.append(build_network(fresh, config.start, len(train.classes), config.seed))
         lrs = config.scratch_lr, config.scratch_lr
@@ -173,7 +173,8 @@ def fit(
     network.train()
     views = [ViewSpec(maker, 1)]
     batches = (batch for epoch in range(epochs) for batch in loader.epoch(epoch, views))
-    with _seeded(loader.seed, "dropout"):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed_of(loader.seed, "dropout"))
         for step, batch in enumerate(track(batches, description, total)):
             unreadable.update(batch.skipped)
             if len(batch.index) < 2:
@@ -217,11 +218,3 @@ def _correct(
 
 def _accuracy(correct: Tensor) -> float:
     return float(correct.any(dim=1).float().mean())
-
-
-@contextmanager
-def _seeded(seed: int, purpose: str) -> Iterator[None]:
-    """Seed torch's global generator within the context."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed_of(seed, purpose))
-        yield

@@ -39,9 +39,10 @@ def linked_groups(
     pending = 0
     highest = torch.full((count,), -1.0)
     for start in track(range(0, count, _ROWS_AT_A_TIME), "comparing images"):
-        rows = _unit(features[start : start + _ROWS_AT_A_TIME], device)
+        rows = F.normalize(features[start : start + _ROWS_AT_A_TIME].to(device), dim=1)
         for first in range(start, count, _COLUMNS_AT_A_TIME):
-            cosine = rows @ _unit(features[first : first + _COLUMNS_AT_A_TIME], device).T
+            columns = features[first : first + _COLUMNS_AT_A_TIME].to(device)
+            cosine = rows @ F.normalize(columns, dim=1).T
             i, j = (cosine >= threshold - _ROUNDING).nonzero(as_tuple=True)
             value, i, j = cosine[i, j].cpu(), i.cpu() + start, j.cpu() + first
             once = i < j  # each pair once, and no row with itself
@@ -52,13 +53,10 @@ def linked_groups(
             pending += len(i)
             if pending > max(_MAX_LINKS, 2 * count):
                 labels = _components(links, count)
-                links = [_one_link_each(labels)]
+                first_rows = np.unique(labels, return_index=True)[1]
+                links = [np.stack([np.arange(count), first_rows[labels]])]  # same groups
                 pending = count
     return _components(links, count), highest.clamp(max=1)
-
-
-def _unit(rows: Tensor, device: torch.device) -> Tensor:
-    return F.normalize(rows.to(device), dim=1)
 
 
 def _components(links: list[Integers], count: int) -> Integers:
@@ -69,9 +67,3 @@ def _components(links: list[Integers], count: int) -> Integers:
     graph = coo_array((np.ones(ends.shape[1], dtype=bool), (ends[0], ends[1])), (count, count))
     labels: Integers = connected_components(graph, directed=False)[1].astype(np.int64)
     return labels
-
-
-def _one_link_each(labels: Integers) -> Integers:
-    """Return a link from every row to the first of its group: the same groups, fewer links."""
-    _, first, group = np.unique(labels, return_index=True, return_inverse=True)
-    return np.stack([np.arange(len(labels)), first[group]])
