@@ -46,9 +46,7 @@ def read(file: Path, device: str = "cpu") -> traced.ExportedEncoder:
     """
     runtime = _package("onnxruntime", str(file))
     if device != "cpu":
-        raise InputError(
-            f"{file}: ONNX files run on the CPU here; for {device} load the run itself"
-        )
+        raise InputError(f"{file}: ONNX files run only on the CPU; for {device} load the run")
     content, options = traced.read_sealed(file), runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # errors only

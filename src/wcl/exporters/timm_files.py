@@ -20,9 +20,8 @@ def write_folder(encoder: Encoder, folder: Path) -> None:
     encoder.save_backbone(folder / "model.safetensors")
     if not known_to_timm(encoder.description.model):
         encoder.save(folder / "encoder.safetensors")
-    (folder / "config.json").write_text(
-        json.dumps(config(encoder), indent=2) + "\n", encoding="utf-8"
-    )
+    text = json.dumps(config(encoder), indent=2) + "\n"
+    (folder / "config.json").write_text(text, encoding="utf-8")
     (folder / "README.md").write_text(model_card(encoder), encoding="utf-8")
 
 

@@ -79,10 +79,8 @@ def tracing(encoder: Encoder, to: str) -> Iterator[tuple[FromPixels, Tensor]]:
             warnings.simplefilter("ignore")  # about what tracing might miss: see `check_features`
             yield FromPixels(encoder).eval(), images
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise RunError(
-            f"--to {to}: {described.model.backbone} cannot be exported ({reason})"
-        ) from error
+        name, reason = described.model.backbone, str(error).splitlines()[0]
+        raise RunError(f"--to {to}: {name} cannot be exported ({reason})") from error
 
 
 def description_of(encoder: Encoder) -> str:
@@ -110,9 +108,7 @@ def read_sealed(file: Path) -> bytes:
     """
     content, length = file.read_bytes(), len(CHECKSUM_PLACEHOLDER)
     if DESCRIPTION.encode() not in content:
-        raise InputError(
-            f"{file}: perhaps a network, but not an encoder that wcl exported, or incomplete"
-        )
+        raise InputError(f"{file}: incomplete, or a network but not an encoder that wcl exported")
     if content[-length:] != _checksum(content[:-length]):
         raise InputError(f"{file}: damaged: its checksum does not match its content")
     return content
