@@ -131,7 +131,7 @@ def test_unreadable_images_and_names_of_any_kind_are_no_trouble(
         (["--threshold", ".nan"], "--threshold: must be"),
         (["--out", "good.png"], "good.png: exists already"),
         (["--out", "link.png"], "link.png: a broken link"),
-        (["--data", ""], "--data: give"),
+        (["--data", ""], "--data: no such data"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(

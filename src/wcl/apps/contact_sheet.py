@@ -161,12 +161,7 @@ def _width(shelf: Sequence[Image.Image], gap: int) -> int:
 
 
 def _write(
-    sheet: Image.Image,
-    corner: tuple[int, int],
-    text: str,
-    size: int,
-    width: int,
-    color: str = _INK,
+    sheet: Image.Image, corner: tuple[int, int], text: str, size: int, width: int, color: str = _INK
 ) -> None:
     """Draw text from its upper left corner, shortened to a width in pixels."""
     font = ImageFont.load_default(size)

@@ -50,20 +50,17 @@ def accuracies(encoder: Encoder | None) -> list[float]:
 
     Without an encoder, raw pixels are the features.
     """
-    train_set, test_set = open_splits("digits")
-    assert train_set.labels is not None and test_set.labels is not None
-    train_features, test_features = (_features(encoder, s) for s in (train_set, test_set))
+    labeled: list[Tensor] = []
+    for source in open_splits("digits"):
+        assert isinstance(source, ArraySource) and source.labels is not None
+        pixels = source.pixels
+        features = pixels.flatten(1).float() if encoder is None else encoder.embed(pixels)
+        labeled += [features, source.labels]
+    train, train_labels, test, test_labels = labeled
     return [
-        few_label_accuracy(
-            train_features, train_set.labels, test_features, test_set.labels, count, _DRAWS
-        )
+        few_label_accuracy(train, train_labels, test, test_labels, count, _DRAWS)
         for count in _LABELS_PER_CLASS
     ]
-
-
-def _features(encoder: Encoder | None, source: object) -> Tensor:
-    assert isinstance(source, ArraySource)
-    return source.pixels.flatten(1).float() if encoder is None else encoder.embed(source.pixels)
 
 
 def _print_table(rows: dict[str, list[float]]) -> None:

@@ -5,7 +5,6 @@ that a stopped command can continue. The output is assembled from the chunks at 
 completely or not at all.
 """
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -16,7 +15,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from wcl.apps.retrieval import open_encoder
+from wcl.apps.retrieval import open_encoder, printable
 from wcl.apps.vector_files import WRITERS, Layout, Part, paths_file
 from wcl.config import EmbedConfig
 from wcl.data import Source, open_split, subset, with_channels
@@ -51,8 +50,6 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
     outputs = [paths_file(out), out] if suffix == ".npy" else [out]
     for file in outputs:
         must_be_new(file)
-    if not config.data:
-        raise InputError("--data: give the images to embed")
     use_threads(config.threads)
     encoder = open_encoder(run, config.device, config.num_workers)
     channels = encoder.description.channels
@@ -60,9 +57,8 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
     store = ChunkStore(partial, encoder, sources)
     try:
         for number, source in enumerate(sources):
-            for vectors, rows in chunks(
-                encoder, source, store.images_done(number), config.num_workers
-            ):
+            first = store.images_done(number)
+            for vectors, rows in chunks(encoder, source, first, config.num_workers):
                 store.add(number, vectors, rows)
     except KeyboardInterrupt:
         log("stopped; run the same command to continue")
@@ -188,5 +184,4 @@ def _label(source: Source, row: int) -> str:
     elif source.multi_labels is not None:
         numbers = (source.multi_labels[row] == 1).nonzero()[:, 0].tolist()
     names = ", ".join(source.classes[number] for number in numbers)
-    # Folders need not have names in UTF-8; as in `Source.where`, other bytes are replaced.
-    return os.fsencode(names).decode(errors="replace")
+    return printable(names)

@@ -78,7 +78,7 @@ def _size_or_error(source: Source, index: int) -> tuple[int, int] | str:
     return size
 
 
-def describe(config: DataConfig, spec: str) -> list[Summary]:
+def describe(config: DataConfig, spec: str) -> None:
     """Print what a source holds, with a column for each split."""
     splits = [examine(source) for source in open_split(spec, "all")]
     table = Table(show_header=len(splits) > 1)
@@ -98,7 +98,6 @@ def describe(config: DataConfig, spec: str) -> list[Summary]:
         print(f"unreadable: {one_line(f'{path}: {reason}')}")
     if (left := len(unreadable) - config.max_listed) > 0:
         print(f"… and {left} more; --max_listed {len(unreadable)} names them all")
-    return splits
 
 
 def _sizes(sizes: Counter[tuple[int, int]]) -> str:

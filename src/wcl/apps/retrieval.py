@@ -10,7 +10,6 @@ from wcl.config import RetrievalConfig
 from wcl.data import Source, open_source, with_channels
 from wcl.evaluation.features import features_and_rows
 from wcl.models.encoder import Encoder, load
-from wcl.system.errors import InputError
 from wcl.system.files import free_name, new_file
 from wcl.system.machine import best_device, check_workers
 from wcl.system.paths import one_line
@@ -27,8 +26,6 @@ def open_encoder(run: str | Path | Encoder, device: str, num_workers: int) -> En
 
 def open_images(data: str | Path | Source) -> Source:
     """Open a source, unless it is one already."""
-    if data == "":
-        raise InputError("--data: give the images to look at")
     return data if isinstance(data, Source) else open_source(str(data))
 
 

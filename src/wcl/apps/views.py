@@ -39,13 +39,14 @@ def view_sheet(
     source: Source, config: PretrainConfig, images: int = 8, views: int = 8
 ) -> Image.Image:
     """Draw rows of an image and its augmented views, as training with these settings sees them."""
-    found = islice(_rows(source, config, views), images)
+    zoom = max(1, -(-_MIN_TILE // config.image_size))
+    found = islice(_rows(source, config, views, zoom), images)
     rows = list(track(found, "making views", min(images, len(source))))
     if not rows:
         raise InputError(f"{source.name}: none of its images can be read")
     heading = f"Each row: {_description(config, views)}"
     columns = max(views, config.crops.count)
-    return contact_sheet(heading, rows, columns, config.image_size * _zoom(config))
+    return contact_sheet(heading, rows, columns, config.image_size * zoom)
 
 
 def _description(config: PretrainConfig, views: int) -> str:
@@ -60,14 +61,9 @@ def _counted(count: int, kind: str, size: int) -> str:
     return f"{count} {kind}{'' if count == 1 else 's'} of {size} pixels"
 
 
-def _zoom(config: PretrainConfig) -> int:
-    return max(1, -(-_MIN_TILE // config.image_size))
-
-
-def _rows(source: Source, config: PretrainConfig, count: int) -> Iterator[Row]:
+def _rows(source: Source, config: PretrainConfig, count: int, zoom: int) -> Iterator[Row]:
     """Yield an image, its views and its small crops, for readable images in random order."""
     specs = view_specs(config, source.channels, count=count)
-    zoom = _zoom(config)
     for index in np.random.default_rng(config.seed).permutation(len(source)).tolist():
         try:
             original = center_crop(source.image(index), config.image_size, source.channels)
