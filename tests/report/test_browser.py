@@ -1,6 +1,5 @@
 """The pages in a real browser: they draw, they can be operated, and they fetch nothing."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,7 +11,14 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
-from report_pages import MAGENTA, WICKED_CLASS, WICKED_FILE, tiny_photo_run, wicked_photos
+from report_pages import (
+    MAGENTA,
+    WICKED_CLASS,
+    WICKED_FILE,
+    tiny_photo_run,
+    wicked_photos,
+    write_evaluation,
+)
 from report_pages import Page as Parsed
 from wcl.config import ReportConfig
 from wcl.report.build import write_report
@@ -285,8 +291,7 @@ def test_the_page_that_waits_becomes_that_of_the_run(
             shutil.copytree(runs[0], tmp_path / "copy").rename(later)
             expect(page.locator("#status")).to_contain_text("finished", timeout=60_000)
             expect(page.locator("#scores")).to_contain_text(f"wcl eval all {later} --data ")
-            row = {"protocol": "knn", "measure": "top1", "encoder": 0.875}
-            (later / "evaluation.json").write_text(json.dumps({"rows": [row]}))
+            write_evaluation(later, {"encoder": 0.875})
             expect(page.locator("#scores")).to_contain_text("87.5%", timeout=60_000)
         finally:
             server.shutdown()
