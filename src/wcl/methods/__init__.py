@@ -43,7 +43,10 @@ def find_method(name: str) -> type[Method]:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"--method: {name} cannot be imported ({error})") from error
+        raise InputError(
+            f"--method: {name} cannot be imported ({error}); run wcl from the folder of the "
+            "module, or add that to PYTHONPATH"
+        ) from error
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise InputError(f"--method: {name} is not a subclass of wcl.methods.Method")
     return found
