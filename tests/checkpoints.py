@@ -6,14 +6,14 @@ from typing import Any
 import torch
 
 from wcl.config import PretrainConfig
-from wcl.training.checkpoint import _PARTS, save_checkpoint
+from wcl.training.checkpoint import _ENTRIES, save_checkpoint
 
 CONFIG = PretrainConfig(data="digits", out="run")
 
 
 def state(step: int, numbers: int = 5_000) -> dict[str, Any]:
     """What a run might save after a step; the weights are that step's number."""
-    parts: dict[str, Any] = {name: kind() for name, kind in _PARTS.items()}
+    parts: dict[str, Any] = {name: kind() for name, kind in _ENTRIES.items()}
     weights = {"weight": torch.full((numbers,), float(step)), "bias": torch.arange(7)}
     return parts | {"step": step, "method": weights, "optimizer": {"state": {0: weights}}}
 

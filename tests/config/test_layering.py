@@ -169,12 +169,12 @@ def test_a_methods_settings_have_bounds(my_method: str) -> None:
 
 def test_python_without_settings_of_the_method_has_its_defaults(tmp_path: Path) -> None:
     from wcl.config.run_config import read_config, write_config
-    from wcl.training.checkpoint import must_match
+    from wcl.training.checkpoint import check_same_settings
 
     bare = PretrainConfig(data="digits", out="x")
     check(bare)
     write_config(settings("digits"), tmp_path / "config.yaml")
-    must_match(settings("digits"), read_config(tmp_path / "config.yaml"), tmp_path)
+    check_same_settings(settings("digits"), read_config(tmp_path / "config.yaml"), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ KINDS = (*SIGNALS, TWICE, "exception")
 
 _LINES_BETWEEN = 9  # one Ctrl-C and the next
 
-_saving = {"save_checkpoint", "_Sealed.__init__", "_Sealed.write", "_Sealed.finish"}
+_saving = {"save_checkpoint", "_SealingWriter.write", "_SealingWriter.finish"}
 _saving |= {"checkpoint_status"}
-_metrics = {"MetricsFile.write", "Monitor._write_step", "Monitor.epoch", "keep_lines_until"}
+_metrics_files = ("training/metrics_file.py", "training/monitor/monitor.py")
+_metrics = {"MetricsFile.write", "Monitor.end_step", "Monitor.end_epoch", "drop_lines_after"}
 _between = {"train.<locals>.save", "train.<locals>.save.<locals>.write"}
 _between |= {"capture_state", "_check_finite"}
 # Each is told a file of wcl and a function in it by its qualified name.
@@ -28,7 +29,7 @@ PLACES: dict[str, Callable[[str, str], bool]] = {
     "anywhere": lambda file, function: True,
     "checkpoint": lambda file, function: file == "training/checkpoint.py" and function in _saving,
     "search": lambda file, function: file.startswith("neighbors/"),
-    "metrics": lambda file, function: file.startswith("training/monitor/") and function in _metrics,
+    "metrics": lambda file, function: file in _metrics_files and function in _metrics,
     "before the checkpoint": lambda file, function: (
         file in ("training/loop.py", "training/state.py") and function in _between
     ),

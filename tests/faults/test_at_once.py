@@ -48,7 +48,7 @@ def test_an_encoder_can_be_loaded_and_evaluated_at_any_moment_of_a_run(tmp_path:
 def test_a_folder_is_taken_by_one_of_two_at_the_same_instant(tmp_path: Path) -> None:
     from wcl.config import PretrainConfig
     from wcl.system.errors import InputError
-    from wcl.training.checkpoint import create_run
+    from wcl.training.setup import create_run
 
     folder = RunFolder(tmp_path / "run")
     create_run(folder, PretrainConfig(out=str(tmp_path / "run")))

@@ -61,7 +61,7 @@ def test_every_flipped_bit_is_seen_and_the_checkpoint_before_is_used(
         flip(path, bit)
         assert loaded_step(path) == 1, bit
         said = capfd.readouterr().err
-        assert said.endswith("last.ckpt: damaged; going on from the checkpoint before it, step 1\n")
+        assert said.endswith("last.ckpt: damaged; using previous.ckpt instead, of step 1\n")
         assert said.count("\n") == 1
         flip(path, bit)
     assert loaded_step(path) == 2
@@ -96,7 +96,7 @@ def test_a_last_checkpoint_that_is_gone_is_replaced_by_the_one_before(
     path = save(tmp_path, 2)
     path.unlink()
     assert loaded_step(path) == 1
-    assert "last.ckpt: missing; going on from the checkpoint before it" in capfd.readouterr().err
+    assert "last.ckpt: missing; using previous.ckpt instead" in capfd.readouterr().err
 
 
 def test_a_damaged_checkpoint_never_takes_the_place_of_a_good_one(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_and_ends_the_same(
     whole, parts = tiny_run(tmp_path / "whole"), tiny_run(tmp_path / "parts")
     flip(parts / "checkpoints" / "last.ckpt", 20_000)
     tiny_run(parts, resume=True)
-    assert "going on from the checkpoint before it, step 4" in capfd.readouterr().err
+    assert "using previous.ckpt instead, of step 4" in capfd.readouterr().err
     assert_same_run(whole, parts)
 
 

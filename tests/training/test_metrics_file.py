@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runs import metrics, tiny_run
-from wcl.training.monitor.metrics_file import keep_lines_until
+from wcl.training.metrics_file import drop_lines_after
 
 _FOREIGN = {
     "a list": b"[1]",
@@ -31,10 +31,10 @@ def test_what_no_run_writes_is_dropped_and_the_lines_around_it_stay(
 ) -> None:
     path = tmp_path / "metrics.jsonl"
     before = b'{"kind": "step", "step": 1, "epoch": 1, "loss": 2.50}\n'
-    after = b'{"kind": "epoch",  "step": 2.0, "epoch": 1, "note": "caf\xe9"}\n'
+    after = b'{"kind": "epoch",  "step": 2.0, "epoch": 1, "note": "caf\xc3\xa9"}\n'
     again = b'{"kind": "step", "step": 3, "epoch": 2}\n'
     path.write_bytes(before + foreign + b"\n" + after + again)
-    keep_lines_until(path, 2)
+    drop_lines_after(path, 2)
     assert path.read_bytes() == before + after
 
 

@@ -1,7 +1,6 @@
-"""RUN/provenance.json: how a run was made, sitting by sitting, and what it does not say."""
+"""provenance.json: how a run was trained, session by session, and what it leaves out."""
 
 import getpass
-import json
 import re
 import socket
 import sys
@@ -21,8 +20,8 @@ WORDS = ["--limit", "128", "--batch_size", "32", "--epochs", "1", "--log.tensorb
 WORDS += ["--model.head_hidden_dim=32", "--model.head_out_dim=16", "--threads", "1"]
 
 
-def typed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
-    """As from a shell."""
+def from_shell(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run a command as from a shell."""
     monkeypatch.setattr(sys, "argv", ["/usr/bin/wcl", *words])
     return run_command(words)
 
@@ -32,7 +31,7 @@ def test_a_run_says_how_it_was_made_and_not_where_or_by_whom(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     out = tmp_path / "my runs" / "a"
-    assert typed(["pretrain", *WORDS, "--data=digits", "--out", str(out)], monkeypatch) == 0
+    assert from_shell(["pretrain", *WORDS, "--data=digits", "--out", str(out)], monkeypatch) == 0
     (session,) = read_sessions(out / "provenance.json")
     assert (session.recipe, session.config, session.step) == ("digits", "", 0)
     assert session.command == f"wcl pretrain {' '.join(WORDS)} --data=digits --out ~'/my runs/a'"
@@ -50,7 +49,7 @@ def test_the_file_of_settings_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     file.write_text("data: digits\nimage_size: 32\nmodel: {backbone: conv_tiny, stem: native}\n")
     for name, given in (("a", [f"--config={file}"]), ("b", ["--config", str(file)])):
         words = ["pretrain", *given, *WORDS, "--out", str(tmp_path / name)]
-        assert typed(words, monkeypatch) == 0
+        assert from_shell(words, monkeypatch) == 0
         (session,) = read_sessions(tmp_path / name / "provenance.json")
         assert (session.recipe, session.config) == ("", "mine.yaml")
 
@@ -70,14 +69,14 @@ def test_another_program_is_not_written_down_but_its_recipe_is(
         assert "secret" not in (run / "provenance.json").read_text()
 
 
-def test_every_sitting_is_added_and_a_finished_run_has_no_more(
+def test_every_session_is_added_and_a_finished_run_has_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, words = tmp_path / "run", ["pretrain", "--resume", f"--out={tmp_path / 'run'}"]
     with stopped_after(3, monkeypatch):
         tiny_run(run)
     for _ in range(2):
-        assert typed(words, monkeypatch) == 0
+        assert from_shell(words, monkeypatch) == 0
         sessions = read_sessions(run / "provenance.json")
         assert [(one.step, one.recipe) for one in sessions] == [(0, "digits"), (3, "")]
     assert sessions[1].command == f"wcl pretrain --resume --out={run}"
@@ -91,7 +90,7 @@ def test_what_is_left_of_another_run_is_not_this_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[{", "[[]]", "[1]", '[{"began": ""}]', "null", '"text"', "\x00", "[" * 10**5],
+    ["", "{", "[{", "[[]]", "[1]", '[{"began": ""}]', "null", '"text"', "\x00"],
 )
 def test_a_damaged_file_says_nothing_and_the_run_goes_on_with_a_new_one(
     content: str, tmp_path: Path
@@ -103,15 +102,6 @@ def test_a_damaged_file_says_nothing_and_the_run_goes_on_with_a_new_one(
     add_session(path, session, resumed=True)
     assert read_sessions(path) == [session]
     assert session.machine["processes"] == "2"
-
-
-def test_a_step_that_is_no_number_is_damage(tmp_path: Path) -> None:
-    path = tmp_path / "provenance.json"
-    add_session(path, current_session("digits", 5, "cpu", 1), resumed=False)
-    values: list[dict[str, Any]] = json.loads(path.read_text())
-    for wrong in (float("inf"), float("nan"), None, "five"):
-        path.write_text(json.dumps([values[0] | {"step": wrong}]))
-        assert read_sessions(path) == []
 
 
 def test_what_was_written_before_survives_a_failure(
@@ -130,7 +120,3 @@ def test_what_was_written_before_survives_a_failure(
             add_session(path, current_session("", 8, "cpu", 1), resumed=True)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["provenance.json"]
-
-
-def test_settings_do_not_depend_on_who_asks() -> None:
-    """The recipe that is written down is the one whose settings the run has."""

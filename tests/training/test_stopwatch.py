@@ -13,11 +13,11 @@ def test_the_first_line_of_an_epoch_counts_from_its_beginning(
     now = iter([0.0, 2.0, 2.0, 100.0, 104.0, 104.0])
     monkeypatch.setattr(time, "perf_counter", lambda: next(now))
     watch = Stopwatch()
-    watch.passed(8)
+    watch.add_images(8)
     assert watch.line()["images_per_second"] == 4
     assert watch.epoch() == {"seconds": 2.0, "images_per_second": 4.0, "data_wait": 0.0}
     watch.start_epoch()  # after 98 seconds of evaluation
-    watch.waited(1.0)
-    watch.passed(8)
+    watch.add_wait(1.0)
+    watch.add_images(8)
     assert watch.line() == {"images_per_second": 2.0, "data_wait": 0.25}
     assert watch.epoch()["images_per_second"] == 2

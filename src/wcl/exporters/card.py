@@ -11,11 +11,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from wcl.config.run_config import read_config
 from wcl.evaluation.evaluate_all import NOTE, markdown_table
-from wcl.models.backbones import known_to_timm
+from wcl.models.backbones import is_timm_model
 from wcl.models.encoder import Encoder
 from wcl.system.paths import one_line
 from wcl.system.run_folder import RunFolder
-from wcl.training.metrics_lines import read_metrics
+from wcl.training.metrics_file import read_metrics
 
 # Settings that determine the encoder. The others describe the machine and its files, which a card
 # keeps private.
@@ -42,7 +42,7 @@ def model_card(encoder: Encoder) -> str:
     return environment.get_template("card.md").render(
         about=about,
         model=model,
-        for_timm=known_to_timm(model),
+        for_timm=is_timm_model(model),
         color={1: "grayscale", 3: "color"}.get(channels, f"{channels}-channel"),
         note=NOTE,
         **_about_run(encoder.home, about),

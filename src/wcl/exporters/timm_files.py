@@ -6,7 +6,7 @@ from typing import Any
 
 from wcl.exporters.card import model_card
 from wcl.exporters.format import Format
-from wcl.models.backbones import known_to_timm, timm_options
+from wcl.models.backbones import is_timm_model, timm_options
 from wcl.models.description import Description
 from wcl.models.encoder import Encoder
 
@@ -18,7 +18,7 @@ def write_folder(encoder: Encoder, folder: Path) -> None:
     """
     folder.mkdir()
     encoder.save_backbone(folder / "model.safetensors")
-    if not known_to_timm(encoder.description.model):
+    if not is_timm_model(encoder.description.model):
         encoder.save(folder / "encoder.safetensors")
     text = json.dumps(config(encoder), indent=2) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
@@ -44,7 +44,7 @@ def config(encoder: Encoder) -> dict[str, Any]:
         "std": described.std,
         "num_classes": 0,
     }
-    if known_to_timm(model):
+    if is_timm_model(model):
         options = timm_options(model.backbone, described.channels, size)
         preprocessing["fixed_input_size"] = "img_size" in options
         # timm needs these names to add a classifier: create_model(…, num_classes=10).
@@ -77,7 +77,7 @@ def usage_of_folder(description: Description, path: Path) -> list[str]:
 def _unless_unknown(description: Description, call: str) -> str:
     """Return the call that opens an encoder with timm, or why timm cannot."""
     model = description.model
-    if known_to_timm(model):
+    if is_timm_model(model):
         return call
     stem = "" if model.stem == "native" else f" with the stem {model.stem}"
     return f"timm has no {model.backbone}{stem}: only wcl.load opens it"

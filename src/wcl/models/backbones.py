@@ -61,7 +61,7 @@ def timm_options(name: str, channels: int, size: int) -> dict[str, Any]:
     return options
 
 
-def known_to_timm(model: ModelConfig) -> bool:
+def is_timm_model(model: ModelConfig) -> bool:
     """Whether timm builds this very network by its name: not with another stem, nor ours."""
     return model.stem == "native" and model.backbone not in _SMALL
 

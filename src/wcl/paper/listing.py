@@ -17,7 +17,7 @@ from wcl.paper.synthetic import write_noise, write_photos
 from wcl.paper.tables import Cell
 from wcl.system.progress import console, track
 from wcl.system.run_folder import RunFolder
-from wcl.training.metrics_lines import read_metrics
+from wcl.training.metrics_file import read_metrics
 
 _IMAGES = {"digits": 1_297, "cifar10": 50_000, "cifar100": 50_000, "imagenet": 1_281_167}
 _IMAGENET_CLASSES = 1_000

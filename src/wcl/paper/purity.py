@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wcl.paper.result_store import ResultStore, settings_of
 from wcl.paper.tables import Cell, Figure, Table
 from wcl.system.run_folder import RunFolder
-from wcl.training.metrics_lines import read_metrics
+from wcl.training.metrics_file import read_metrics
 
 # The figure of each measure of accuracy that gains are computed from.
 _FIGURES = {"few_labels": "3", "linear": "top1"}

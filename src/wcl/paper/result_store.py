@@ -17,7 +17,7 @@ from wcl.system.errors import InputError
 from wcl.system.files import atomic_write, holds_files
 from wcl.system.paths import expanded
 from wcl.system.run_folder import RunFolder
-from wcl.training.metrics_lines import read_metrics
+from wcl.training.metrics_file import read_metrics
 
 # Settings that do not change the result.
 _IRRELEVANT = {"out", "device", "devices", "threads", "num_workers"}

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from wcl.report.runs import Run
-from wcl.training.metrics_lines import is_number
+from wcl.training.metrics_file import is_number
 
 _MAX_POINTS = 300
 _ENOUGH_EPOCHS = 5  # to draw the means of epochs instead of single steps

@@ -10,7 +10,7 @@ from wcl.report.runs import Run, shortened
 from wcl.report.scores import evaluated, verdicts
 from wcl.report.trainer import trainer
 from wcl.system.run_folder import RunFolder
-from wcl.training.provenance import typed
+from wcl.training.provenance import shell_command
 
 _SCRIPTS = ("charts.js", "watch.js")
 _RECENT = 5  # epochs from which the remaining time is estimated
@@ -39,7 +39,7 @@ def run_page(run: Run) -> str:
         has_curves=True,
         curve_notes=[],
         has_encoder=has_encoder,
-        report_command=typed("wcl", "report", shortened(run.folder)),
+        report_command=shell_command("wcl", "report", shortened(run.folder)),
         provenance=[run_provenance(run)],
         commands=commands([run], run.config.data),
         machine=[],
@@ -58,7 +58,7 @@ def waiting_page(folder: Path) -> str:
         kind="wcl watch",
         names=[name],
         lead="",
-        command=f"wcl pretrain … {typed('--out', shortened(folder))}",
+        command=f"wcl pretrain … {shell_command('--out', shortened(folder))}",
     )
 
 
@@ -100,7 +100,7 @@ def _status(run: Run, training: bool) -> str:
     if _finished(run):
         return f"finished: {done} epochs, {run.lines[-1]['step']:,} steps"
     if not training:
-        command = typed("wcl", "pretrain", "--out", shortened(run.folder), "--resume")
+        command = shell_command("wcl", "pretrain", "--out", shortened(run.folder), "--resume")
         return f"{status}; not training. Continue with: {command}"
     if epochs:
         seconds = sum(line["seconds"] for line in epochs) / len(epochs)

@@ -12,7 +12,7 @@ import yaml
 from wcl.config import PretrainConfig, flat
 from wcl.config.recipes import recipe_file, recipe_names
 from wcl.report.runs import Run, shortened
-from wcl.training.provenance import hardware, typed, versions
+from wcl.training.provenance import hardware, shell_command, versions
 
 _NOT_COMPARED = ("data", "out")
 
@@ -152,15 +152,15 @@ def commands(runs: Sequence[Run], data: str, report_options: Sequence[str] = ())
             lines.append((f"{run.name}: the original command", run.sessions[0].command))
         config = run.files.config.name
         words = ["wcl", "pretrain", "--config", f"{folder}/{config}", *out]
-        lines.append((f"{run.name}: train again with its {config}", typed(*words)))
+        lines.append((f"{run.name}: train again with its {config}", shell_command(*words)))
         words = ["wcl", "pretrain", recipe.name]
         words += [word for d in recipe.differences for word in (f"--{d.name}", d.run)]
         words += ["--data", shortened(run.config.data), *out]
-        lines.append((f"{run.name}: train again without it", typed(*words)))
+        lines.append((f"{run.name}: train again without it", shell_command(*words)))
     lines += [(f"{run.name}: evaluate", evaluation_command(run, data)) for run in runs]
     words = ["wcl", "report", *(shortened(run.folder) for run in runs)]
     words += ["--data", shortened(data), *report_options]
-    lines.append(("this report", typed(*words)))
+    lines.append(("this report", shell_command(*words)))
     return [Command(about, re.split(" (?=--)", line)) for about, line in lines]
 
 
@@ -169,7 +169,7 @@ def evaluation_command(run: Run, data: str) -> str:
     words = ["wcl", "eval", "all", shortened(run.folder), "--data", shortened(data)]
     if run.config.classes:
         words += ["--classes", str(run.config.classes)]
-    return typed(*words)
+    return shell_command(*words)
 
 
 def duration(seconds: float) -> str:

@@ -11,7 +11,7 @@ from wcl.config import PretrainConfig
 from wcl.config.layering import settings
 from wcl.system.errors import InputError
 from wcl.system.run_folder import RunFolder
-from wcl.training.metrics_lines import read_metrics
+from wcl.training.metrics_file import read_metrics
 from wcl.training.provenance import Session, read_sessions
 
 

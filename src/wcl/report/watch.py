@@ -22,7 +22,7 @@ from wcl.report.trainer import ask_to_stop
 from wcl.system.errors import InputError, RunError
 from wcl.system.paths import expanded
 from wcl.system.run_folder import RunFolder
-from wcl.training.metrics_lines import read_metrics
+from wcl.training.metrics_file import read_metrics
 
 _ADDRESS = "127.0.0.1"
 _TOKEN = "X-WCL-Token"

@@ -1,4 +1,4 @@
-"""A run on disk: its settings, and checkpoints that resume exactly."""
+"""Checkpoints: sealed by a checksum, replaced atomically, and checked against the settings."""
 
 import hashlib
 import os
@@ -11,32 +11,25 @@ from typing import Any, BinaryIO, cast
 import torch
 
 from wcl.config import PretrainConfig, flat
-from wcl.config.run_config import plain_values, write_config
+from wcl.config.run_config import plain_values
 from wcl.system.errors import InputError, RunError
 from wcl.system.files import fsync
 from wcl.system.paths import one_line
-from wcl.system.progress import console
-from wcl.system.run_folder import RunFolder, previous_checkpoint
+from wcl.system.progress import log
+from wcl.system.run_folder import previous_checkpoint
 
 _FORMAT = 4
-# A checkpoint ends with this word and the SHA-256 of all that is before it; torch reads over it.
+# A checkpoint ends with this word and the SHA-256 of everything before it, which torch ignores.
 _SEAL = b"wcl sha256 "
 _SEAL_LENGTH = len(_SEAL) + hashlib.sha256().digest_size
 _CHUNK = 2**20
-# Settings that may differ when a run is resumed: they do not change what is computed.
-# (The images are compared with those of the run by themselves, wherever they lie now.)
-_FREE_ON_RESUME = {"out", "data", "device", "threads", "num_workers", "save_every", "log"}
-_FREE_ON_RESUME |= {
-    "crops.bank",
-    "crops.cache",
-    "devices",
-    "timeout_minutes",
-    "max_unreadable_fraction",
-}
-
-
-# What a checkpoint has besides its format and its settings.
-_PARTS = {
+# Settings that do not change the results, so they may differ when a run is resumed. (The images
+# are compared by their fingerprint, so they may have moved.)
+_MAY_DIFFER = {"out", "data", "device", "threads", "num_workers", "save_every", "log"}
+_MAY_DIFFER |= {"crops.bank", "crops.cache", "devices", "timeout_minutes"}
+_MAY_DIFFER |= {"max_unreadable_fraction"}
+# The entries of a checkpoint besides its format and its settings.
+_ENTRIES = {
     "step": int,
     "data": str,
     "monitor": dict,
@@ -48,49 +41,36 @@ _PARTS = {
 }
 
 
-def create_run(folder: RunFolder, config: PretrainConfig) -> None:
-    """Make the folder of a new run and write its settings.
-
-    Raises:
-        InputError: the folder cannot be made, or another run started there first.
-    """
-    try:
-        folder.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        with folder.locked():  # if two runs start at once, one is refused
-            folder.must_be_free()
-            write_config(config, folder.config)
-    except OSError as error:
-        raise InputError(f"{folder.path}: cannot be written to ({error.strerror})") from error
-
-
-def must_match(config: PretrainConfig, saved: dict[str, Any], path: Path) -> None:
-    """Raise InputError if the settings would not continue the run that was saved with others."""
-    if different := _differences(saved, config):
-        name, old, new = different[0]
-        raise InputError(
-            f"{path}: the run was made with {one_line(f'{name}={old}, not {new}')}; resume it with "
-            "the same settings, or start another run with a new --out"
-        )
+def check_same_settings(config: PretrainConfig, saved: dict[str, Any], path: Path) -> None:
+    """Raise InputError if a run saved with other settings cannot continue with these."""
+    # Settings that the saved run does not know had their defaults.
+    defaults, new = (flat(plain_values(asdict(each))) for each in (config.defaults(), config))
+    old = defaults | flat(saved)
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name) and not {name, name.split(".")[0]} & _MAY_DIFFER:
+            difference = one_line(f"{name}={old.get(name)}, not {new.get(name)}")
+            raise InputError(
+                f"{path}: the run was trained with {difference}; resume it with the same settings, "
+                "or start another run with a new --out"
+            )
 
 
 def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -> None:
-    """Write a checkpoint whole or not at all, and keep the one before it.
-
-    Nothing is moved before the new one is on the disk. One that is damaged is not kept.
+    """Write a checkpoint completely or not at all, and keep the previous one if it is intact.
 
     Raises:
-        RunError: it cannot be written; what was there before is as it was.
+        RunError: it cannot be written; the earlier checkpoints are unchanged.
     """
     unfinished = path.with_name(path.name + ".tmp")
     try:
         with unfinished.open("wb") as file:
-            sealed = _Sealed(file)
+            writer = _SealingWriter(file)
             content = {"format": _FORMAT, "config": plain_values(asdict(config)), **state}
-            torch.save(content, cast(BinaryIO, sealed))
-            sealed.finish()
+            torch.save(content, cast(BinaryIO, writer))
+            writer.finish()
             file.flush()
             os.fsync(file.fileno())
-        if _is_whole(path):
+        if _is_intact(path):
             path.replace(previous_checkpoint(path))
         unfinished.replace(path)
         fsync(path.parent)
@@ -101,14 +81,14 @@ def save_checkpoint(state: dict[str, Any], config: PretrainConfig, path: Path) -
         ) from error
     finally:
         with suppress(OSError):
-            unfinished.unlink()  # is there only if something failed, and may fill the disk
+            unfinished.unlink()  # exists only if something failed
 
 
-class _Sealed:
-    """What torch writes, on its way into a file, where its digest is put behind it.
+class _SealingWriter:
+    """Writes to a file and appends the checksum.
 
-    torch does not survive every error that a file can raise while it writes: the first one is kept
-    until `finish`.
+    torch does not survive every error that a file can raise while it writes, so `finish` raises
+    the first one.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -135,13 +115,13 @@ class _Sealed:
 
 
 def checkpoint_status(path: Path) -> str:
-    """Return, for a message after a failure, whether there is a checkpoint to continue from."""
-    intact = any(map(_is_whole, (path, previous_checkpoint(path))))
+    """Describe, for a message after a failure, whether there is a checkpoint to continue from."""
+    intact = any(map(_is_intact, (path, previous_checkpoint(path))))
     return "the last good checkpoint is intact" if intact else "there is no good checkpoint"
 
 
-def _is_whole(path: Path) -> bool:
-    """Whether every byte is as it was written, by the digest at the end."""
+def _is_intact(path: Path) -> bool:
+    """Return whether a file ends with the checksum of its content."""
     try:
         with path.open("rb") as file:
             left = file.seek(0, os.SEEK_END) - _SEAL_LENGTH
@@ -158,12 +138,12 @@ def _is_whole(path: Path) -> bool:
 
 
 def load_checkpoint(path: Path, config: PretrainConfig) -> dict[str, Any] | None:
-    """Read a checkpoint of a run with these settings, or the one before it if it is damaged.
+    """Read a checkpoint of a run with these settings, or the previous one if it is damaged.
 
     Nothing in the file is executed.
 
     Returns:
-        What was saved, or None if the run ended before its first checkpoint.
+        The saved state; None if the run ended before its first checkpoint.
 
     Raises:
         InputError: neither is a checkpoint, or they belong to other settings.
@@ -173,53 +153,40 @@ def load_checkpoint(path: Path, config: PretrainConfig) -> dict[str, Any] | None
         return None
     for file in files:
         state = _read(file)
-        if state is None:
-            continue
-        must_match(config, state["config"], file)
-        if file != path:
-            what = "damaged" if path in files else "missing"
-            console().print(
-                f"{path}: {what}; going on from the checkpoint before it, step {state['step']}",
-                markup=False,
-                soft_wrap=True,
-            )
-        return state
+        if state is not None:
+            check_same_settings(config, state["config"], file)
+            if file != path:
+                problem = "damaged" if path in files else "missing"
+                log(f"{path}: {problem}; using {file.name} instead, of step {state['step']}")
+            return state
     others = f", and neither is {files[1].name}" if len(files) > 1 else ""
     raise InputError(
-        f"{files[0]}: not a checkpoint of wcl, or a damaged one{others}; start anew with another "
-        "--out"
+        f"{files[0]}: not a checkpoint of wcl, or a damaged one{others}; start another run with a "
+        "new --out"
     )
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What is in a checkpoint, or None if it is none or damaged.
+    """Return the content of a checkpoint; None if it is damaged or something else.
 
     Raises:
-        InputError: it is of another version.
+        InputError: it was written by another version of wcl.
     """
-    if not _is_whole(path):
+    if not _is_intact(path):
         return None
     try:
-        mmap = sys.platform != "win32"  # there a mapped file cannot be replaced by the next one
+        mmap = sys.platform != "win32"  # where a mapped file cannot be replaced
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
         if state["format"] != _FORMAT:
-            raise InputError(f"{path}: a checkpoint of another version of wcl")
-        fits = isinstance(state["config"], dict) and all(
-            isinstance(state[name], kind) for name, kind in _PARTS.items()
+            raise InputError(
+                f"{path}: a checkpoint of another version of wcl; resume with that version, or "
+                "start another run with a new --out"
+            )
+        is_valid = isinstance(state["config"], dict) and all(
+            isinstance(state[name], kind) for name, kind in _ENTRIES.items()
         )
     except InputError:
         raise
-    except Exception:  # torch's reader of pickles fails in many ways
+    except Exception:  # torch's unpickler fails in many ways
         return None
-    return state if fits else None
-
-
-def _differences(saved: dict[str, Any], config: PretrainConfig) -> list[tuple[str, Any, Any]]:
-    # A run of an older version had what is the default of settings that it did not know.
-    defaults, new = (flat(plain_values(asdict(one))) for one in (config.defaults(), config))
-    old = defaults | flat(saved)
-    return [
-        (name, old.get(name), new.get(name))
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name) and not {name, name.split(".")[0]} & _FREE_ON_RESUME
-    ]
+    return state if is_valid else None

@@ -1,4 +1,4 @@
-"""Where curves are drawn besides metrics.jsonl: TensorBoard, and Weights & Biases if asked for."""
+"""Training curves besides metrics.jsonl: TensorBoard and Weights & Biases."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +11,7 @@ class TensorBoard:
     def __init__(self, folder: Path, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # Of steps that are taken again after a stop, only the second taking counts.
+        # Steps that are repeated after an interruption replace the earlier ones.
         self._writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def write(self, values: dict[str, Any]) -> None:
@@ -30,15 +30,15 @@ class WandB:
         self._run = wandb.init(dir=str(folder), name=folder.name, config=asdict(config))
 
     def write(self, values: dict[str, Any]) -> None:
-        named = {f"{values['kind']}/{k}": v for k, v in values.items() if isinstance(v, float)}
-        self._run.log(named, step=values["step"])
+        scalars = {f"{values['kind']}/{k}": v for k, v in values.items() if isinstance(v, float)}
+        self._run.log(scalars, step=values["step"])
 
     def close(self) -> None:
         self._run.finish()
 
 
 def curve_writers(folder: Path, config: PretrainConfig, step: int) -> list[TensorBoard | WandB]:
-    """The ones that were asked for; `step` is the last one that was taken before."""
+    """Return the writers that the settings ask for, to continue after a step."""
     writers: list[TensorBoard | WandB] = []
     if config.log.tensorboard:
         writers.append(TensorBoard(folder, step))

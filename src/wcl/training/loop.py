@@ -4,9 +4,11 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from torch.optim import Optimizer
 
 from wcl.config import PretrainConfig
 from wcl.data import absolute
@@ -26,14 +28,14 @@ from wcl.system.run_folder import RunFolder
 from wcl.training.callback import Callback
 from wcl.training.checkpoint import checkpoint_status, save_checkpoint
 from wcl.training.monitor import Monitor
-from wcl.training.not_finite import keep_batch
+from wcl.training.not_finite import save_batch
 from wcl.training.optimizers import build_optimizer, lr_at, peak_lr, set_lr
-from wcl.training.provenance import typed
+from wcl.training.provenance import shell_command
 from wcl.training.setup import (
     TrainingSetup,
-    begin,
     check_same_on_all_ranks,
     prepare,
+    prepare_folder,
     record_provenance,
 )
 from wcl.training.state import capture_state, restore_state
@@ -73,12 +75,12 @@ def run(
             on_all_ranks = world.run_on_all_ranks
             setup = on_all_ranks(lambda: prepare(config, resume, fabric.device, world, callbacks))
             on_all_ranks(lambda: check_same_on_all_ranks(setup, world))
-            on_all_ranks(lambda: begin(setup, resume, world))
+            on_all_ranks(lambda: prepare_folder(setup, resume, world))
             try:
                 on_all_ranks(lambda: record_provenance(setup, recipe, resume, fabric.device, world))
                 return train(setup, fabric, world, callbacks, quiet)
             except NotFinite as error:
-                keep_batch(setup, error.step)
+                save_batch(setup, error.step)
                 if not world.is_rank_zero:
                     raise ReportedByRankZero(1) from error
                 raise RunError(
@@ -95,10 +97,11 @@ def run(
                     f"{checkpoint_status(folder.checkpoint)}; fix this, then continue with --resume"
                 ) from error
     except ConnectionLost as error:
-        command = typed("wcl", "pretrain", "--out", config.out, "--resume")
-        left = f"{checkpoint_status(folder.checkpoint)}, continue with: {command}"
-        started = folder.checkpoint.parent.exists()
-        raise ConnectionLost(f"{error}; {left if started else 'the run had not begun'}") from error
+        outcome = "the run had not started"
+        if folder.checkpoint.parent.exists():
+            status = checkpoint_status(folder.checkpoint)
+            outcome = f"{status}, continue with: {_resume_command(config)}"
+        raise ConnectionLost(f"{error}; {outcome}") from error
 
 
 def train(
@@ -108,90 +111,67 @@ def train(
     callbacks: Sequence[Callback] = (),
     quiet: bool = False,
 ) -> bool:
-    """Run the loop; return whether it finished."""
-    config, folder, method = setup.config, setup.folder, setup.method
+    """Run the training loop; return whether it finished."""
+    config, method, crops = setup.config, setup.method, setup.neighbor_crops
     per_epoch, total = setup.steps_per_epoch, setup.total_steps
-    warmup = min(round(config.optim.warmup_epochs * per_epoch), total // 2)
     peak = peak_lr(config.optim, config.batch_size)
-    method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    synchronize_batch_norm(method, world, fabric.device)
-    if config.compile:
-        setup.encoder.compile()
-    model, optimizer = fabric.setup(
-        MultiViewModel(method, world), build_optimizer(method, config.optim, peak)
-    )
-    labels = setup.source.labels
-    classes = None if labels is None else labels.to(fabric.device)
-    neighbor_crops = setup.neighbor_crops
+    warmup = min(round(config.optim.warmup_epochs * per_epoch), total // 2)
+    model, optimizer = _set_up_model(setup, fabric, world, peak)
     step = 0 if setup.saved is None else int(setup.saved["step"])
-    monitor = Monitor(folder, config, per_epoch, setup.source, step, world)
+    monitor = Monitor(setup.folder, config, per_epoch, setup.source, step, world)
     if setup.saved is not None:
         world.run_on_all_ranks(lambda: restore_state(setup, optimizer, monitor, fabric))
-    if step == total:
-        monitor.log(f"{config.out}: already finished, {config.epochs} of {config.epochs} epochs")
-        if world.is_rank_zero and not folder.encoder.is_file():
-            save_encoder(setup, config.epochs)
 
-    def save(finished_epochs: int | None) -> None:
+    def save(with_encoder: bool) -> None:
         state = capture_state(setup, step, optimizer, monitor, fabric)
 
         def write() -> None:
             if world.is_rank_zero:
-                if finished_epochs is not None:
-                    save_encoder(setup, finished_epochs)
-                save_checkpoint(state, config, folder.checkpoint)
+                if with_encoder:
+                    _save_encoder(setup, step // per_epoch)
+                save_checkpoint(state, config, setup.folder.checkpoint)
 
         with stop.deferred():
             world.run_on_all_ranks(write)
 
-    model.train()
-    with monitor, stop_on_signals(world) as stop:
-        monitor.log(
-            f"{len(setup.source):,} images, {per_epoch} steps an epoch; {config.model.backbone} at "
-            f"{config.image_size}×{config.image_size} pixels on {fabric.device}"
-            + (f", {world.size} processes" if world.size > 1 else "")
-        )
-        if 0 < step < total:
-            monitor.log(f"continuing after step {step} of {total}")
-        if neighbor_crops is not None:
-            where = "on disk" if config.crops.bank == "disk" else "in memory"
-            monitor.log(f"feature bank: {neighbor_crops.bank.describe()} {where}")
+    with monitor.opened(), stop_on_signals(world) as stop:
+        _log_start(setup, step, monitor, fabric.device)
+        if step == total and world.is_rank_zero and not setup.folder.encoder.is_file():
+            _save_encoder(setup, config.epochs)
+        model.train()
         for epoch in range(step // per_epoch, config.epochs):
             waiting_since = time.perf_counter()
             for batch in setup.loader.epoch(epoch, setup.view_specs(epoch), step % per_epoch):
-                monitor.waited(time.perf_counter() - waiting_since)
-                monitor.skipped(batch.skipped)
+                monitor.add_wait(time.perf_counter() - waiting_since)
+                monitor.add_skipped(batch.skipped)
                 shard = setup.sharding.shard(batch.global_index, batch.positions, fabric.device)
                 lr = lr_at(step, peak, warmup, total)
                 step += 1
                 if len(shard) >= 2:
                     set_lr(optimizer, lr)
                     optimizer.zero_grad(set_to_none=True)
-                    taken = gradient_step(fabric, model, method, batch.views, shard, world)
-                    if neighbor_crops is not None:
-                        neighbor_crops.bank.store(shard.index_by_rank, taken.features)
-                    monitor.step(step, lr, taken, shard, classes)
+                    result = gradient_step(fabric, model, method, batch.views, shard, world)
+                    if crops is not None:
+                        crops.bank.store(shard.index_by_rank, result.features)
+                    monitor.end_step(step, lr, result, shard)
                     optimizer.step()
                     method.after_step(step / total)
-                # In the last step of an epoch, the end of the epoch comes first.
+                # After the last step of an epoch, the epoch is finished before a stop.
                 if step % per_epoch and world.any(bool(stop)):
                     break
                 waiting_since = time.perf_counter()
             else:
-                finished = epoch + 1
-                method.end_of_epoch(None if neighbor_crops is None else neighbor_crops.bank)
-                measures = [partial(callback, setup, finished) for callback in callbacks]
-                measures = measures if world.is_rank_zero else []
-                if neighbor_crops is not None:
-                    measures.insert(0, partial(neighbor_crops.end_of_epoch, epoch))
-                monitor.epoch(step, finished, measures)
-                if finished % config.save_every == 0 or finished == config.epochs:
-                    save(finished)
+                method.end_of_epoch(None if crops is None else crops.bank)
+                measures = [] if crops is None else [partial(crops.end_of_epoch, epoch)]
+                if world.is_rank_zero:
+                    measures += [partial(callback, setup, epoch + 1) for callback in callbacks]
+                monitor.end_epoch(step, epoch + 1, measures)
+                if (epoch + 1) % config.save_every == 0 or epoch + 1 == config.epochs:
+                    save(with_encoder=True)
             if step < total and world.any(bool(stop)):
-                save(finished_epochs=None)
-                command = typed("wcl", "pretrain", "--out", config.out, "--resume")
-                next_step = "" if quiet else f"; continue with: {command}"
-                monitor.log(f"stopped after step {step} of {total}{next_step}")
+                save(with_encoder=False)
+                remedy = "" if quiet else f"; continue with: {_resume_command(config)}"
+                monitor.log(f"stopped after step {step} of {total}{remedy}")
                 return False
         if not quiet:
             monitor.log(
@@ -201,8 +181,43 @@ def train(
     return True
 
 
-def save_encoder(setup: TrainingSetup, epochs: int) -> None:
-    """Write the encoder as it is after so many epochs."""
+def _set_up_model(
+    setup: TrainingSetup, fabric: Fabric, world: World, lr: float
+) -> tuple[Any, Optimizer]:
+    """Return the model and its optimizer, wrapped by the engine."""
+    config, method = setup.config, setup.method
+    method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    synchronize_batch_norm(method, world, fabric.device)
+    if config.compile:
+        setup.encoder.compile()
+    model, optimizer = fabric.setup(
+        MultiViewModel(method, world), build_optimizer(method, config.optim, lr)
+    )
+    return model, optimizer
+
+
+def _log_start(setup: TrainingSetup, step: int, monitor: Monitor, device: torch.device) -> None:
+    config, processes = setup.config, setup.sharding.world.size
+    if step == setup.total_steps:
+        monitor.log(f"{config.out}: already finished, {config.epochs} of {config.epochs} epochs")
+    monitor.log(
+        f"{len(setup.source):,} images, {setup.steps_per_epoch} steps an epoch; "
+        f"{config.model.backbone} at {config.image_size}×{config.image_size} pixels on {device}"
+        + (f", {processes} processes" if processes > 1 else "")
+    )
+    if 0 < step < setup.total_steps:
+        monitor.log(f"continuing after step {step} of {setup.total_steps}")
+    if setup.neighbor_crops is not None:
+        where = "on disk" if config.crops.bank == "disk" else "in memory"
+        monitor.log(f"feature bank: {setup.neighbor_crops.bank.describe()} {where}")
+
+
+def _save_encoder(setup: TrainingSetup, epochs: int) -> None:
+    """Write the encoder, described as trained for this many epochs."""
     encoder = setup.encoder
     encoder.description = dataclasses.replace(encoder.description, epoch=epochs)
     encoder.save(setup.folder.encoder)
+
+
+def _resume_command(config: PretrainConfig) -> str:
+    return shell_command("wcl", "pretrain", "--out", config.out, "--resume")

@@ -1,4 +1,4 @@
-"""Keeping the batch of a step whose loss, gradient or weights were not finite."""
+"""Saving the batch of a step whose loss, gradient or weights are not finite."""
 
 import torch
 
@@ -6,13 +6,13 @@ from wcl.system.files import atomic_write
 from wcl.training.setup import TrainingSetup
 
 
-def keep_batch(setup: TrainingSetup, step: int) -> None:
+def save_batch(setup: TrainingSetup, step: int) -> None:
     """Write the images of a step, counted from 1, and the weights into `not_finite.pt`.
 
-    The views are made again: they depend on the seed, the epoch and the images alone. The weights
-    are those before the step on a CPU; on a GPU, where losses are read now and then, some steps may
-    lie between. If only the update of the step failed, they are those after it. Every process has
-    its own part of the images; rank zero writes its part.
+    The views are made again: they depend only on the seed, the epoch and the images. On a CPU the
+    weights are those before the step; on a GPU, where losses are read now and then, they may be
+    those of a later step; if the update itself failed, those after the step. Rank 0 writes its
+    part of the batch.
     """
     if not setup.sharding.world.is_rank_zero:
         return

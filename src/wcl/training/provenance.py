@@ -1,7 +1,7 @@
-"""How a run was made: RUN/provenance.json, a list of the sittings in which it was trained.
+"""The provenance of a run: provenance.json, a list of the sessions in which it was trained.
 
-A run that is stopped and resumed has several. Nothing that is computed depends on them. They have
-neither the user's name nor the machine's, and no path but those that were typed.
+A run that is stopped and resumed has several sessions. No result depends on them. They contain
+neither the user's nor the machine's name, and no paths except those on the command line.
 """
 
 import json
@@ -24,27 +24,27 @@ _PACKAGES = ("torch", "torchvision", "timm", "lightning-fabric", "scikit-learn",
 
 @dataclass(frozen=True)
 class Session:
-    """From a start of a run until it ended or was stopped."""
+    """One session of training, from a start until the run ended or was stopped."""
 
     began: str
     """The time in UTC."""
     step: int
-    """How many steps had been taken before."""
+    """Number of steps done before."""
     recipe: str
-    """Its name; empty if there was none, as on resuming."""
+    """Name of the recipe; empty without one, as on resuming."""
     config: str
-    """Name of the file of settings that was given; empty if none was."""
+    """Name of the settings file; empty without one."""
     command: str
-    """As it was typed, with ~ for the home folder; empty if another program made the run."""
+    """The command line, with ~ for the home folder; empty if another program started the run."""
     versions: dict[str, str]
     machine: dict[str, str]
 
 
 def current_session(recipe: str, step: int, device: str, processes: int) -> Session:
-    """What is known at the start of a run, or when it goes on."""
-    words = _words()
-    config = [value for name, value in pairwise(words) if name == "--config"]
-    config += [word.partition("=")[2] for word in words if word.startswith("--config=")]
+    """Return the session that starts now."""
+    arguments = _command_line()
+    config = [value for name, value in pairwise(arguments) if name == "--config"]
+    config += [word.partition("=")[2] for word in arguments if word.startswith("--config=")]
     machine = hardware() | {"device": device}
     if processes > 1:
         machine["processes"] = str(processes)
@@ -53,43 +53,29 @@ def current_session(recipe: str, step: int, device: str, processes: int) -> Sess
         step=step,
         recipe=recipe,
         config=Path(config[-1]).name if config else "",
-        command=typed(*words),
+        command=shell_command(*arguments),
         versions=versions(),
         machine=machine,
     )
 
 
 def add_session(path: Path, session: Session, resumed: bool) -> None:
-    """Write it down, behind those before if the run goes on."""
+    """Append a session to the file, or start the file anew unless the run is resumed."""
     sessions = [*(read_sessions(path) if resumed else []), session]
     with atomic_write(path) as unfinished:
-        unfinished.write_text(
-            json.dumps([asdict(one) for one in sessions], indent=1) + "\n", encoding="utf-8"
-        )
+        unfinished.write_text(json.dumps([asdict(one) for one in sessions], indent=1) + "\n")
 
 
 def read_sessions(path: Path) -> list[Session]:
-    """Those that are written down there; none if there is no such file, or a damaged one."""
-    damaged = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+    """Return the sessions in the file; none if it is missing or damaged."""
     try:
-        return [
-            Session(
-                began=str(found["began"]),
-                step=int(found["step"]),
-                recipe=str(found["recipe"]),
-                config=str(found["config"]),
-                command=str(found["command"]),
-                versions={str(name): str(value) for name, value in found["versions"].items()},
-                machine={str(name): str(value) for name, value in found["machine"].items()},
-            )
-            for found in json.loads(path.read_text(encoding="utf-8"))
-        ]
-    except (OSError, *damaged):
+        return [Session(**values) for values in json.loads(path.read_text())]
+    except (OSError, ValueError, TypeError):
         return []
 
 
 def versions() -> dict[str, str]:
-    """Of this package, of Python and of what the figures depend on."""
+    """Return the versions of wcl, Python and the packages that results depend on."""
     found = {"wcl": __version__, "Python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -100,22 +86,22 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> dict[str, str]:
-    """The machine at hand."""
+    """Describe this machine."""
     from wcl.system.machine import cores
 
     system = f"{platform.system()} {platform.machine()}"
     return {"system": system, "processor": _processor(), "cores": str(cores())}
 
 
-def typed(*words: str) -> str:
-    """A command line; ~ is left for the shell, which expands it only where it is not quoted."""
+def shell_command(*words: str) -> str:
+    """Quote a command line for the shell; a leading ~ stays unquoted, so the shell expands it."""
     return " ".join(
         f"~{shlex.quote(w[1:])}" if w.startswith("~/") else shlex.quote(w) for w in words
     )
 
 
-def _words() -> list[str]:
-    """Of the `wcl` command that this process is; none in another program."""
+def _command_line() -> list[str]:
+    """Return the `wcl` command that this process runs; empty in another program."""
     program = Path(sys.argv[0])
     if program.name != "wcl" and program.parts[-2:] != ("wcl", "__main__.py"):
         return []

@@ -9,7 +9,7 @@ import torch
 
 from wcl import __version__
 from wcl.config import PretrainConfig, flat
-from wcl.config.run_config import read_config
+from wcl.config.run_config import read_config, write_config
 from wcl.data import Source, first_classes, in_memory, limited, open_source
 from wcl.data.loader import Loader
 from wcl.data.views import ViewSpec
@@ -24,7 +24,7 @@ from wcl.system.files import clear_unfinished
 from wcl.system.machine import device_name
 from wcl.system.run_folder import RunFolder
 from wcl.training.callback import Callback
-from wcl.training.checkpoint import create_run, load_checkpoint, must_match
+from wcl.training.checkpoint import check_same_settings, load_checkpoint
 from wcl.training.provenance import add_session, current_session
 from wcl.training.views import view_specs
 
@@ -88,7 +88,7 @@ def prepare(
     folder = RunFolder(config.out)
     saved = None
     if resume:
-        must_match(config, read_config(folder.config), folder.config)
+        check_same_settings(config, read_config(folder.config), folder.config)
         saved = load_checkpoint(folder.checkpoint, config)
     elif world.is_rank_zero:  # the other processes may look after it was created
         folder.must_be_free()
@@ -161,12 +161,29 @@ def open_images(config: PretrainConfig) -> Source:
     return limited(chosen, config.limit, config.seed)
 
 
-def begin(setup: TrainingSetup, resume: bool, world: World) -> None:
-    """Create the run folder, once all that a user can get wrong has been checked."""
+def prepare_folder(setup: TrainingSetup, resume: bool, world: World) -> None:
+    """Create the run folder, or clean up that of a resumed run."""
     if world.is_rank_zero and resume:
         clear_unfinished(setup.folder.path)
     elif world.is_rank_zero:
         create_run(setup.folder, setup.config)
+
+
+def create_run(folder: RunFolder, config: PretrainConfig) -> None:
+    """Create the folder of a new run and write its settings.
+
+    Raises:
+        InputError: the folder cannot be created, or another run started there first.
+    """
+    try:
+        folder.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        with folder.locked():  # if two runs start at once, one is refused
+            folder.must_be_free()
+            write_config(config, folder.config)
+    except OSError as error:
+        raise InputError(
+            f"{folder.path}: cannot be written to ({error.strerror}); choose another --out"
+        ) from error
 
 
 def record_provenance(

@@ -59,7 +59,7 @@ def restore_state(setup: TrainingSetup, optimizer: Any, monitor: Monitor, fabric
             ) from error
         fabric.strategy.precision.load_state_dict(saved["precision"])
         RngState(fabric.device).restore(saved["random"])
-        monitor.resume(saved["monitor"], fabric.device)
+        monitor.restore(saved["monitor"], fabric.device)
         if setup.neighbor_crops is not None:
             setup.neighbor_crops.restore(saved["neighbor_crops"])
     except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""What is measured while training, and where it goes."""
+"""Collecting the metrics of a run and writing them to its folder and the terminal."""
 
 from wcl.training.monitor.monitor import Monitor
 

@@ -1,41 +1,47 @@
-"""The one who follows a run, step by step and epoch by epoch."""
+"""Collect and write training metrics."""
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from wcl.config import PretrainConfig
 from wcl.data import Source
 from wcl.distributed.sharding import BatchShard
 from wcl.distributed.world import World
 from wcl.methods import Losses
-from wcl.ops import diagnostics as health
+from wcl.ops import diagnostics
 from wcl.system.errors import RunError
 from wcl.system.run_folder import RunFolder
+from wcl.training.metrics_file import MetricsFile
+from wcl.training.monitor.averages import MetricAverages
 from wcl.training.monitor.embeddings import LastEmbeddings
-from wcl.training.monitor.means import Means
-from wcl.training.monitor.metrics_file import MetricsFile
 from wcl.training.monitor.skipped import SkippedImages
 from wcl.training.monitor.stopwatch import Stopwatch
 from wcl.training.monitor.terminal import Terminal
 from wcl.training.step import Step
 
-# Share of the projection's dimensions that do not vary, from which on a run is warned of.
-_COLLAPSED = 0.5
+# Share of constant projection dimensions above which a run is reported as collapsed.
+_COLLAPSED_SHARE = 0.5
 
 
 class Monitor:
-    """Follows a run: measures it, and writes to its folder and the terminal.
+    """Collects the metrics of a run and writes them to its folder and the terminal.
 
     Losses are read from the device only when a line is written (on a CPU, where reading is free,
-    in every step), so the training step never waits. All that later lines depend on is in
-    `state`, so that a resumed run writes the lines it would have written.
+    at every step), so that training steps do not wait. `state` holds everything that later lines
+    depend on, so a resumed run writes the lines it would have written without the interruption.
 
-    In a run of several processes each has one, and they know the same; the first alone writes.
+    Every process has a monitor and all of them know the same metrics; rank 0 writes.
+
+    Args:
+        folder: the run folder.
+        config: settings of the run.
+        steps_per_epoch: number of steps of an epoch.
+        source: the images.
+        step: number of steps already done.
+        world: the processes.
     """
 
     def __init__(
@@ -44,165 +50,146 @@ class Monitor:
         config: PretrainConfig,
         steps_per_epoch: int,
         source: Source,
-        step: int = 0,
-        world: World | None = None,
+        step: int,
+        world: World,
     ) -> None:
-        self._config = config
-        self._world = world or World()
-        self._steps_per_epoch = steps_per_epoch
-        self._class_count = len(source.classes)
         self._folder = folder
+        self._config = config
+        self._steps_per_epoch = steps_per_epoch
+        self._source = source
         self._step = step
-        self._means = Means(config.precision == "16-mixed", self._world)
+        self._world = world
+        self._averages = MetricAverages(config.precision == "16-mixed", world)
         self._embeddings = LastEmbeddings(config, steps_per_epoch)
-        self._skipped = SkippedImages(folder.skipped, config, len(source), self._world)
+        self._skipped = SkippedImages(folder.skipped, config, len(source), world)
         self._stopwatch = Stopwatch()
         self._metrics = MetricsFile(folder, config)
-        self._terminal = Terminal(config.epochs, steps_per_epoch, step, self._world.is_rank_zero)
-        self._open = ExitStack()
+        self._terminal = Terminal(config.epochs, steps_per_epoch, step, world.is_rank_zero)
 
-    def __enter__(self) -> Self:
-        """Begin to write into the run's folder, which is ours alone from here on."""
-        self._world.run_on_all_ranks(self._begin)
-        return self
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Lock the run folder and allow writing to it within the context."""
+        with ExitStack() as stack:
 
-    def _begin(self) -> None:
-        if self._world.is_rank_zero:
-            self._open.enter_context(self._folder.locked())
-            self._open.enter_context(self._metrics.opened(self._step))
-            self._open.enter_context(self._terminal.bar)
+            def enter() -> None:
+                if self._world.is_rank_zero:
+                    stack.enter_context(self._folder.locked())
+                    stack.enter_context(self._metrics.opened(self._step))
+                    stack.enter_context(self._terminal.bar)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._open.close()
+            self._world.run_on_all_ranks(enter)
+            yield
 
-    def log(self, words: str) -> None:
-        self._terminal.log(words)
+    def log(self, message: str) -> None:
+        """Print a message, on rank 0."""
+        self._terminal.log(message)
 
-    # -- every step ---------------------------------------------------------------------------
+    def add_wait(self, seconds: float) -> None:
+        """Add time that a step spent waiting for data."""
+        self._stopwatch.add_wait(seconds)
 
-    def waited(self, seconds: float) -> None:
-        """Time that the step spent waiting for data."""
-        self._stopwatch.waited(seconds)
+    def add_skipped(self, images: dict[int, str]) -> None:
+        """Add images that could not be read, with the reasons; report each image once."""
+        for reason in self._skipped.add(images):
+            self.log(f"skipped an image that cannot be read: {reason}")
 
-    def skipped(self, images: dict[int, str]) -> None:
-        """Images that could not be read; each is named once."""
-        for words in self._skipped.add(images):
-            self.log(f"skipped an image that cannot be read: {words}")
-
-    def step(
-        self,
-        step: int,
-        lr: float,
-        taken: Step,
-        shard: BatchShard,
-        classes: Tensor | None,
-    ) -> None:
-        """Record a step that has been taken.
+    def end_step(self, step: int, lr: float, result: Step, shard: BatchShard) -> None:
+        """Add the metrics of a step.
 
         Args:
             step: its number, from 1.
-            rate: its learning rate.
-            taken: what it found for the images of this process.
+            lr: its learning rate.
+            result: its losses and embeddings of the local images.
             shard: where the local images are in the batch.
-            classes: of all images of the source, where they are known.
 
         Raises:
-            NotFinite: a loss or a gradient since the last time that they were read.
+            NotFinite: a loss or a gradient is not finite, of any step since the last reading.
         """
-        self._stopwatch.passed(len(shard))
-        losses = taken.losses
-        self._means.add_step(step, losses, taken.gradient_norm)
-        in_epoch = (step - 1) % self._steps_per_epoch + 1
-        self._embeddings.add(in_epoch, taken, shard)
-        self._terminal.moved_on(step, (step - 1) // self._steps_per_epoch + 1)
-        line_due = step % self._config.log.every == 0 or in_epoch == self._steps_per_epoch
-        alone_on_cpu = losses.total.device.type == "cpu" and self._world.size == 1
-        if line_due or alone_on_cpu:
-            latest = self._means.read()
-        if line_due:
-            known = None if classes is None else classes[shard.image_index]
-            found = self._weak_labels(losses, known)
-            found |= {name: float(value) for name, value in losses.diagnostics.items()}
-            self._means.add(found)
-            self._write_step(step, lr, latest | found)
+        self._stopwatch.add_images(len(shard))
+        losses = result.losses
+        self._averages.add_step(step, losses, result.gradient_norm)
+        epoch, step_in_epoch = (n + 1 for n in divmod(step - 1, self._steps_per_epoch))
+        self._embeddings.add(step_in_epoch, result, shard)
+        self._terminal.advance(step, epoch)
+        is_line_due = step % self._config.log.every == 0 or step_in_epoch == self._steps_per_epoch
+        is_reading_free = losses.total.device.type == "cpu" and self._world.size == 1
+        if is_line_due or is_reading_free:
+            values = self._averages.read_pending()
+        if is_line_due:
+            figures = self._weak_label_metrics(losses, shard) | losses.diagnostics
+            scalars = {name: float(value) for name, value in figures.items()}
+            self._averages.add(scalars)
+            values |= scalars | self._stopwatch.line()
+            self._write({"kind": "step", "step": step, "epoch": epoch, "lr": lr} | values)
+            self._terminal.show_metrics(values)
 
-    def _weak_labels(self, losses: Losses, classes: Tensor | None) -> dict[str, float]:
+    def _weak_label_metrics(self, losses: Losses, shard: BatchShard) -> dict[str, torch.Tensor]:
         if not losses.weak_labels:
             return {}
-        labels = losses.weak_labels[0]
-        found = health.weak_label_sizes(labels)
-        if classes is not None:
-            found |= health.weak_label_quality(labels, classes, self._class_count)
-        return {name: float(value) for name, value in found.items()}
+        weak_labels, labels = losses.weak_labels[0], self._source.labels
+        metrics = diagnostics.weak_label_sizes(weak_labels)
+        if labels is not None:
+            of_batch = labels[torch.from_numpy(shard.index)].to(weak_labels.device)
+            classes = len(self._source.classes)
+            metrics |= diagnostics.weak_label_quality(weak_labels, of_batch, classes)
+        return metrics
 
-    def _write_step(self, step: int, lr: float, values: dict[str, float]) -> None:
-        values = values | self._stopwatch.line()
-        epoch = (step - 1) // self._steps_per_epoch + 1
-        self._write({"kind": "step", "step": step, "epoch": epoch, "lr": lr} | values)
-        self._terminal.numbers(values)
-
-    # -- every epoch --------------------------------------------------------------------------
-
-    def epoch(
+    def end_epoch(
         self, step: int, epoch: int, measures: Sequence[Callable[[], dict[str, float]]]
     ) -> None:
-        """Write the line of an epoch that has ended, and start the next one's sums.
+        """Write the metrics of an epoch.
 
-        `measures` may add figures; the time that they take is not the epoch's.
+        Args:
+            step: its last step, from 1.
+            epoch: its number, from 1.
+            measures: functions that return further metrics; their time does not count.
 
         Raises:
-            RunError: not one image could be read.
+            RunError: no image could be read.
         """
-        self._means.read()
-        self._skipped.share()
-        values = self._means.of_epoch()
+        self._averages.read_pending()
+        self._skipped.synchronize()
+        values = self._averages.means()
         if not values:
             raise RunError(
                 f"{self._config.data}: no batch has two images that can be read; "
-                f"{len(self._skipped)} cannot, `wcl data` says why"
+                f"{len(self._skipped)} cannot, `wcl data` lists why"
             )
         timing = self._stopwatch.epoch()
-        values |= self._embeddings.health()
-        if values.get("collapsed", 0) > _COLLAPSED:
+        values |= self._embeddings.diagnostics()
+        if values.get("collapsed", 0) > _COLLAPSED_SHARE:
             self.log(
                 f"warning: {values['collapsed']:.0%} of the projection's dimensions hardly vary: "
-                "the embeddings have collapsed; try a smaller optim.lr"
+                "the embeddings have collapsed; try a smaller --optim.lr"
             )
         for measure in measures:
             values |= measure()
         if "search_seconds" in values:
-            searching = values["search_seconds"]
-            values["search_share"] = searching / (timing["seconds"] + searching)
-        values |= timing | {"skipped": float(len(self._skipped))} | self._means.overflows()
+            seconds = values["search_seconds"]
+            values["search_share"] = seconds / (timing["seconds"] + seconds)
+        values |= timing | {"skipped": float(len(self._skipped))} | self._averages.overflows()
         self._write({"kind": "epoch", "step": step, "epoch": epoch} | values)
-        self._terminal.epoch(epoch, values)
-        self._means.clear()
+        self._terminal.log_epoch(epoch, values)
+        self._averages.clear()
         self._embeddings.clear()
         self._stopwatch.start_epoch()
-
-    # -- what stays ---------------------------------------------------------------------------
 
     def _write(self, values: dict[str, Any]) -> None:
         if self._world.is_rank_zero:
             self._metrics.write(values)
 
     def state(self) -> dict[str, Any]:
-        """What the coming lines depend on; those before are safe on the disk."""
-        self._means.read()
-        self._skipped.share()
+        """Return what later lines depend on, after making the earlier lines safe on disk."""
+        self._averages.read_pending()
+        self._skipped.synchronize()
         if self._world.is_rank_zero:
             self._metrics.fsync()
-        parts = (self._means, self._embeddings, self._skipped, self._stopwatch)
+        parts = (self._averages, self._embeddings, self._skipped, self._stopwatch)
         return {name: value for part in parts for name, value in part.state().items()}
 
-    def resume(self, state: dict[str, Any], device: torch.device) -> None:
-        """Go on from what `state` gave."""
-        self._means.resume(state)
-        self._embeddings.resume(state, device)
-        self._skipped.resume(state)
-        self._stopwatch.resume(state)
+    def restore(self, state: dict[str, Any], device: torch.device) -> None:
+        """Continue from what `state` returned."""
+        self._averages.restore(state)
+        self._embeddings.restore(state, device)
+        self._skipped.restore(state)
+        self._stopwatch.restore(state)

@@ -1,52 +1,52 @@
-"""How fast a run is: of an epoch, and since the last line that was written."""
+"""Training speed, per epoch and between two lines of metrics."""
 
 import time
 from typing import Any
 
 
 class Stopwatch:
-    """Counts seconds, those of them that were spent waiting for data, and images."""
+    """Counts seconds, the part of them spent waiting for data, and images."""
 
     def __init__(self) -> None:
         self.start_epoch()
 
     def start_epoch(self) -> None:
-        """The first line of an epoch begins with it: what was measured before does not count."""
-        self._began = self._line_began = time.perf_counter()
+        """Start an epoch and its first line; time since the last epoch does not count."""
+        self._epoch_start = self._line_start = time.perf_counter()
         self._line_wait, self._line_images = 0.0, 0
-        self._before = self._wait = 0.0  # seconds before the run was resumed, and of waiting
-        self._images = 0
+        self._seconds_before = 0.0  # time of this epoch before the run was resumed
+        self._wait, self._images = 0.0, 0
 
-    def waited(self, seconds: float) -> None:
+    def add_wait(self, seconds: float) -> None:
         self._wait += seconds
         self._line_wait += seconds
 
-    def passed(self, images: int) -> None:
+    def add_images(self, images: int) -> None:
         self._images += images
         self._line_images += images
 
     def line(self) -> dict[str, float]:
-        """The speed since the last line; the next one begins."""
+        """Return the speed since the last line, and start the next one."""
         now = time.perf_counter()
-        found = _speed(now - self._line_began, self._line_wait, self._line_images)
-        self._line_began, self._line_wait, self._line_images = now, 0.0, 0
-        return found
+        speed = _speed(now - self._line_start, self._line_wait, self._line_images)
+        self._line_start, self._line_wait, self._line_images = now, 0.0, 0
+        return speed
 
     def epoch(self) -> dict[str, float]:
-        """The time and the speed of the epoch so far."""
+        """Return the time and the speed of the epoch so far."""
         seconds = self._seconds()
         return {"seconds": seconds} | _speed(seconds, self._wait, self._images)
 
     def _seconds(self) -> float:
-        return self._before + time.perf_counter() - self._began
+        return self._seconds_before + time.perf_counter() - self._epoch_start
 
     def state(self) -> dict[str, Any]:
         return {"seconds": self._seconds(), "wait": self._wait, "images": self._images}
 
-    def resume(self, state: dict[str, Any]) -> None:
-        self._before, self._wait = state["seconds"], state["wait"]
+    def restore(self, state: dict[str, Any]) -> None:
+        self._seconds_before, self._wait = state["seconds"], state["wait"]
         self._images = state["images"]
 
 
-def _speed(seconds: float, waited: float, images: int) -> dict[str, float]:
-    return {"images_per_second": images / seconds, "data_wait": waited / seconds}
+def _speed(seconds: float, wait: float, images: int) -> dict[str, float]:
+    return {"images_per_second": images / seconds, "data_wait": wait / seconds}

@@ -1,90 +1,86 @@
-"""What is said of a run while it trains: a bar that moves with its steps, and a line now and then.
-
-Everything is in metrics.jsonl; here are the numbers that a person follows.
-"""
+"""Terminal output of a run: a progress bar, and a line with the main metrics now and then."""
 
 import math
 import time
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from wcl.system.progress import console
+from wcl.system.progress import console, log
 
-_SECONDS_BETWEEN_WORDS = 10.0
-_SECONDS_OF_ESTIMATE = 600.0  # a step may take half a minute, and two are needed to tell
+_SECONDS_BETWEEN_LINES = 10.0
+_ESTIMATE_PERIOD = 600.0  # seconds; an estimate needs two steps, which may take half a minute each
 _SHARES = (
     ("purity", "pure"),
     ("neighbor_same_class", "neighbors pure"),
     ("knn_top1", "k-NN"),
     ("data_wait", "waiting"),
 )
-_NOTEWORTHY = 0.1  # share of an epoch's time from which on the search is mentioned
+_NOTABLE_SEARCH_SHARE = 0.1  # of an epoch's time
 
 
 class Terminal:
-    """Where one process speaks for all.
+    """The terminal output of one process.
 
     Args:
-        epochs: of the run.
-        steps_per_epoch: of the run.
-        step: the last one that was taken before.
-        speaks: whether it is this process.
+        epochs: number of epochs of the run.
+        steps_per_epoch: number of steps of each.
+        step: number of steps already done.
+        enabled: whether to print messages, which only one process does.
     """
 
-    def __init__(self, epochs: int, steps_per_epoch: int, step: int, speaks: bool) -> None:
+    def __init__(self, epochs: int, steps_per_epoch: int, step: int, enabled: bool) -> None:
         self._epochs = epochs
-        self._speaks = speaks
-        self._said = -math.inf
-        self._console = console()
+        self._enabled = enabled
+        self._last_line = -math.inf
         self.bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(bar_width=20),  # shorter where there is less room: all fits 80 columns
-            TextColumn("{task.fields[numbers]}"),
+            BarColumn(bar_width=20),  # short, so that everything fits 80 columns
+            TextColumn("{task.fields[metrics]}"),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=self._console,
+            console=console(),
             transient=True,
-            speed_estimate_period=_SECONDS_OF_ESTIMATE,
-            disable=not self._console.is_interactive,  # or it would leave an empty line in a log
+            speed_estimate_period=_ESTIMATE_PERIOD,
+            disable=not console().is_interactive,  # otherwise it leaves an empty line in a log
         )
         total = epochs * steps_per_epoch
-        self._task = self.bar.add_task("", total=total, completed=step, epoch="", numbers="")
+        self._task = self.bar.add_task("", total=total, completed=step, epoch="", metrics="")
 
-    def log(self, words: str) -> None:
-        if self._speaks:
-            self._console.print(words, markup=False, soft_wrap=True)
+    def log(self, message: str) -> None:
+        if self._enabled:
+            log(message)
 
-    def moved_on(self, step: int, epoch: int) -> None:
-        """Move the bar: it asks nothing of the device, so that it can be done at every step."""
+    def advance(self, step: int, epoch: int) -> None:
+        """Move the bar, without reading anything from the device."""
         self.bar.update(self._task, completed=step, epoch=f"{epoch}/{self._epochs}")
 
-    def numbers(self, values: dict[str, float]) -> None:
-        """Show those of the last line beside the bar."""
+    def show_metrics(self, values: dict[str, float]) -> None:
+        """Show the metrics of a step beside the bar."""
         self.bar.update(
             self._task,
-            numbers=(
+            metrics=(
                 f"loss {values['loss']:.3f}  {values['images_per_second']:.0f} images/s  "
                 f"waiting {values['data_wait']:.0%} "
             ),
         )
 
-    def epoch(self, epoch: int, values: dict[str, float]) -> None:
-        """Say how an epoch was, unless the last word was a moment ago: many epochs are short."""
+    def log_epoch(self, epoch: int, values: dict[str, float]) -> None:
+        """Print the metrics of an epoch, unless a line was printed a moment ago."""
         now = time.monotonic()
-        if now - self._said >= _SECONDS_BETWEEN_WORDS or epoch == self._epochs:
-            self._said = now
-            self.log(f"epoch {epoch}/{self._epochs}  {_sentence(values)}")
+        if now - self._last_line >= _SECONDS_BETWEEN_LINES or epoch == self._epochs:
+            self._last_line = now
+            self.log(f"epoch {epoch}/{self._epochs}  {_summary(values)}")
 
 
-def _sentence(values: dict[str, float]) -> str:
-    words = [f"loss {values['loss']:.3f}"]
+def _summary(values: dict[str, float]) -> str:
+    parts = [f"loss {values['loss']:.3f}"]
     if "rankme" in values:
-        words.append(f"rankme {values['rankme']:.1f}")
+        parts.append(f"rankme {values['rankme']:.1f}")
     if "components" in values:
-        words.append(f"components {values['components']:.0f}")
-    words += [f"{word} {values[name]:.0%}" for name, word in _SHARES if name in values]
-    if values.get("search_share", 0) >= _NOTEWORTHY:
-        words.append(f"searching {values['search_share']:.0%}")
+        parts.append(f"components {values['components']:.0f}")
+    parts += [f"{label} {values[name]:.0%}" for name, label in _SHARES if name in values]
+    if values.get("search_share", 0) >= _NOTABLE_SEARCH_SHARE:
+        parts.append(f"searching {values['search_share']:.0%}")
     if values.get("search_recall", 1) < 1:
-        words.append(f"found {values['search_recall']:.0%}")
-    return "  ".join([*words, f"{values['images_per_second']:.0f} images/s"])
+        parts.append(f"recall {values['search_recall']:.0%}")
+    return "  ".join([*parts, f"{values['images_per_second']:.0f} images/s"])
