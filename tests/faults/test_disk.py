@@ -133,6 +133,6 @@ def test_vectors_on_a_disk_that_fills_up_are_gone_on_with_when_there_is_room(
     (disk / "filler").unlink()
     status, said = finish(start(words))
     assert status == 0
-    assert "going on after" in said
+    assert "continuing after" in said
     assert file.is_file()
     assert not (disk / "vectors.npy.partial").exists()

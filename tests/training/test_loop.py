@@ -207,7 +207,7 @@ def test_resume_refuses_images_that_are_not_those_of_the_run(
     with stopped_after(1, monkeypatch):
         photo_run(data, tmp_path / "run")
     (data / "cat" / "000.jpg").rename(data / "cat" / "another.jpg")
-    with pytest.raises(InputError, match="not those that the run started with.*--data"):
+    with pytest.raises(InputError, match=r"not those that the run started with.*--data"):
         photo_run(data, tmp_path / "run", resume=True)
 
 

@@ -1,4 +1,4 @@
-"""Backbones by name: timm's, and two small ones for work on a CPU."""
+"""Backbones by name: those of timm, and two small ones for CPUs."""
 
 from itertools import pairwise
 from typing import Any, cast
@@ -10,16 +10,15 @@ from torch import nn
 from wcl.config import ModelConfig
 from wcl.system.errors import InputError, did_you_mean
 
-# Networks for work on a CPU, besides timm's: a ResNet of 1.2 M parameters and plain convolutions
-# of 0.1 M.
+# Networks for CPUs: a ResNet with 1.2 M parameters and plain convolutions with 0.1 M.
 _SMALL = ("resnet_small", "conv_tiny")
 
 
 def build_backbone(model: ModelConfig, channels: int, size: int) -> nn.Module:
-    """A timm backbone with pooled output, by name, with the stem that was asked for.
+    """Build a backbone with pooled output.
 
     Raises:
-        InputError: no such backbone, or a stem that this backbone cannot have.
+        InputError: there is no such backbone, or it cannot have this stem.
     """
     name = model.backbone
     if name == "resnet_small":
@@ -30,7 +29,7 @@ def build_backbone(model: ModelConfig, channels: int, size: int) -> nn.Module:
         backbone = _from_timm(name, channels, size)
     if model.stem != "native":
         if not isinstance(backbone, ResNet):
-            raise InputError(f"model.stem: {model.stem} is for ResNets; {name} has its own stem")
+            raise InputError(f"--model.stem: {model.stem} is for ResNets; use native for {name}")
         _shrink_stem(backbone, stride=1 if model.stem == "cifar" else 2)
     return backbone
 
@@ -39,17 +38,17 @@ def _from_timm(name: str, channels: int, size: int) -> nn.Module:
     if not timm.is_model(name):
         known = [*timm.list_models(), *_SMALL]
         raise InputError(
-            f"model.backbone: timm has no model {name!r}{did_you_mean(name, known)}; "
-            "timm.list_models() names them all"
+            f"--model.backbone: timm has no model {name!r}{did_you_mean(name, known)}; "
+            "timm.list_models() lists all names"
         )
     try:
         return timm.create_model(name, **timm_options(name, channels, size))
-    except RuntimeError as error:  # such as a tag that the model does not have
-        raise InputError(f"model.backbone: {name}: {error}") from error
+    except RuntimeError as error:  # such as an unknown tag
+        raise InputError(f"--model.backbone: {name}: {error}") from error
 
 
 def timm_options(name: str, channels: int, size: int) -> dict[str, Any]:
-    """What `timm.create_model` must be told besides the name.
+    """Return the arguments of `timm.create_model` besides the name.
 
     >>> timm_options("vit_tiny_patch16_224", 3, 64)
     {'num_classes': 0, 'in_chans': 3, 'img_size': 64}
@@ -62,30 +61,30 @@ def timm_options(name: str, channels: int, size: int) -> dict[str, Any]:
 
 
 def is_timm_model(model: ModelConfig) -> bool:
-    """Whether timm builds this very network by its name: not with another stem, nor ours."""
+    """Return whether timm builds the same network by name: the stem and the model are its own."""
     return model.stem == "native" and model.backbone not in _SMALL
 
 
 def _resnet_small(channels: int) -> nn.Module:
-    """timm's ResNet with one basic block in each of four stages."""
+    """Build timm's ResNet with one basic block in each of four stages."""
     return ResNet(
         BasicBlock,  # type: ignore[arg-type]  # timm annotates an instance, and takes the class
         (1, 1, 1, 1),
         num_classes=0,
         in_chans=channels,
         channels=(32, 64, 128, 256),
-        stem_type="deep",  # the plain stem has 64 channels whatever the widths
+        stem_type="deep",  # the plain stem always has 64 channels
         stem_width=16,
-        # timm starts residual branches at zero, which helps deep networks. Four blocks learn slower
-        # for it: on the digits, NT-Xent was 5.6 after 80 steps with it and 4.6 without.
+        # Residual branches that start at zero help deep networks but slow down this one: on the
+        # digits, NT-Xent is 5.6 after 80 steps with it and 4.6 without.
         zero_init_last=False,
     )
 
 
 def _conv_tiny(channels: int) -> nn.Module:
-    """Four plain blocks of 16 to 128 channels, each halving the image: for tiny gray images.
+    """Build four plain blocks of 16 to 128 channels, each halving the image, for tiny gray images.
 
-    On the digits it beats a ResNet of the same widths: with three labels a class, SimCLR reaches
+    On the digits it beats a ResNet of the same widths: with three labels per class, SimCLR reaches
     0.84 with it and 0.81 with the ResNet, in less time.
     """
     parts: list[nn.Module] = []
@@ -98,10 +97,10 @@ def _conv_tiny(channels: int) -> nn.Module:
 
 
 def _shrink_stem(backbone: ResNet, stride: int) -> None:
-    """3×3 with that stride in the place of 7×7 with stride 2, and no max-pool: for small images."""
+    """Replace the 7×7 convolution by a 3×3 with this stride and drop the max-pool."""
     backbone.maxpool = nn.Sequential()
     old = backbone.conv1
-    if isinstance(old, nn.Sequential):  # a deep stem begins with a 3×3 already
+    if isinstance(old, nn.Sequential):  # a deep stem already begins with a 3×3
         first = old[0]
         assert isinstance(first, nn.Conv2d)
         first.stride = (stride, stride)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from wcl.models.backbones import build_backbone
 from wcl.models.description import Description, parse_description
 from wcl.models.embedder import Embedder
-from wcl.models.weights_file import read_all, write_weights
+from wcl.models.weights_file import read_with_metadata, write_weights
 from wcl.system.errors import InputError
 from wcl.system.paths import expanded
 from wcl.system.run_folder import weights_of
@@ -124,7 +124,7 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
     """
     place, file = expanded(path), weights_of(path)
     try:
-        weights, metadata = read_all(file)
+        weights, metadata = read_with_metadata(file)
     except (SafetensorError, KeyError) as error:  # KeyError: a dtype that torch does not know
         if file.suffix in (".onnx", ".pt"):
             raise InputError(
@@ -144,7 +144,9 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
         encoder = Encoder(description)
         (encoder if key == _WHOLE else encoder.backbone).load_state_dict(weights)
     except Exception as error:  # timm's networks reject settings in many ways
-        raise InputError(f"{file}: damaged, or written by another version of wcl") from error
+        raise InputError(
+            f"{file}: damaged, or written by another version of wcl; write it again"
+        ) from error
     if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
         raise InputError(
             f"{file}: the weights are not finite (NaN or infinity); train again with a smaller "

@@ -1,4 +1,4 @@
-"""Safetensors files: read by their bytes, since the library opens no path that is not UTF-8."""
+"""Safetensors files, read from bytes because the library cannot open paths that are not UTF-8."""
 
 import json
 from pathlib import Path
@@ -10,23 +10,23 @@ from torch import Tensor
 
 from wcl.system.files import atomic_write
 
-_LONGEST_HEADER = 10**8  # bytes, as in the library
+_MAX_HEADER = 10**8  # bytes, as in the library
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file.
+    """Read the tensors of a file.
 
     Raises:
-        OSError, SafetensorError: it cannot be read, or is not such a file.
+        OSError, SafetensorError: it cannot be read, or is not a safetensors file.
     """
-    return read_all(path)[0]
+    return read_with_metadata(path)[0]
 
 
-def read_all(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """All tensors of a file and its metadata, from one reading: a run may replace it meanwhile.
+def read_with_metadata(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read the tensors and the metadata of a file at once: a run may replace it at any time.
 
     Raises:
-        OSError, SafetensorError: it cannot be read, or is not such a file.
+        OSError, SafetensorError: it cannot be read, or is not a safetensors file.
     """
     content = path.read_bytes()
     weights: dict[str, Tensor] = load(content)
@@ -35,36 +35,35 @@ def read_all(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """What a file says of its tensors, without reading them.
+    """Read the header of a file without its tensors.
 
     Raises:
-        OSError, SafetensorError: it cannot be read, is not such a file, or is cut short.
+        OSError, SafetensorError: it cannot be read, is not a safetensors file, or is truncated.
     """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if length > _LONGEST_HEADER:
+        if length > _MAX_HEADER:
             raise SafetensorError("the header is too long")
         text = file.read(length)
     try:
-        header = json.loads(text)
+        header: dict[str, Any] = json.loads(text)
         ends = [values["data_offsets"][1] for name, values in header.items() if name[:2] != "__"]
         if path.stat().st_size != 8 + length + max(ends, default=0):
-            raise ValueError("not of the length that it says")
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+            raise ValueError("the file is truncated")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise SafetensorError(str(error)) from error
-    found: dict[str, Any] = header
-    return found
+    return header
 
 
 def write_weights(
     path: Path, weights: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write tensors whole or not at all.
+    """Write tensors to a file, atomically.
 
     Args:
         path: the file.
         weights: the tensors by name.
-        metadata: one entry at most: the order of several would differ from file to file.
+        metadata: at most one entry: the library does not keep the order of several.
     """
     contiguous = {name: tensor.contiguous() for name, tensor in weights.items()}
     with atomic_write(path) as unfinished:

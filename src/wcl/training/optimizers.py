@@ -1,4 +1,4 @@
-"""Optimizers, which parameters they decay, and the learning rate of every step."""
+"""Optimizers, their parameter groups, and the learning-rate schedule."""
 
 import math
 
@@ -11,10 +11,10 @@ from wcl.config import OptimConfig
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Two groups: matrices and kernels with weight decay, biases and norms without.
+    """Return two groups: matrices and kernels with weight decay, biases and norms without.
 
-    Biases and the parameters of every norm layer are the ones with at most one dimension. LARS
-    gives a group without decay no trust ratio either, as the paper's exclusions have it.
+    Biases and the parameters of norm layers are those with at most one dimension. LARS applies no
+    trust ratio to a group without decay either, like the paper.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     return [
@@ -24,10 +24,10 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, ob
 
 
 def build_optimizer(model: nn.Module, config: OptimConfig, lr: float) -> Optimizer:
-    """LARS (trust coefficient 0.001), SGD or AdamW over `parameter_groups`."""
+    """Build LARS (trust coefficient 0.001), SGD or AdamW over `parameter_groups`."""
     groups = parameter_groups(model, config.weight_decay)
     if config.name == "lars":
-        groups[0]["always_adapt"] = True  # timm would drop the trust ratio where the decay is 0
+        groups[0]["always_adapt"] = True  # otherwise timm drops the trust ratio if the decay is 0
         lars: Optimizer = Lars(groups, lr=lr, momentum=config.momentum, trust_coeff=0.001)
         return lars
     if config.name == "sgd":
@@ -36,7 +36,7 @@ def build_optimizer(model: nn.Module, config: OptimConfig, lr: float) -> Optimiz
 
 
 def peak_lr(config: OptimConfig, batch_size: int) -> float:
-    """The rate after warm-up.
+    """Compute the learning rate after warm-up.
 
     >>> peak_lr(OptimConfig(lr=0.25, lr_scaling="linear"), batch_size=512)
     0.5
@@ -51,9 +51,9 @@ def peak_lr(config: OptimConfig, batch_size: int) -> float:
 
 
 def lr_at(step: int, peak: float, warmup: int, total: int) -> float:
-    """Learning rate of a step: linear up to the peak, then half a cosine down to zero.
+    """Compute the learning rate of a step: linear warm-up, then a half cosine to zero.
 
-    The first step already moves (peak / warmup), and the last one still does.
+    Steps count from 0. The rate of the first is peak / warmup; that of the last is not yet zero.
 
     >>> [lr_at(step, 1.0, 2, 6) for step in (0, 1, 2, 4)]
     [0.5, 1.0, 1.0, 0.5]
