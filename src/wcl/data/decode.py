@@ -13,6 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from wcl.ops.randomness import Integers
+from wcl.system.errors import RunError
 
 _EXIF_ORIENTATION = 0x0112
 _ROWS_REVERSED, _COLUMNS_REVERSED = (3, 4, 7, 8), (2, 3, 6, 7)
@@ -25,7 +26,7 @@ _ROWS_AT_ONCE = 256
 _DAMAGED = Exception
 
 
-class UnreadableImage(Exception):
+class UnreadableImage(RunError):
     """An image that cannot be decoded, and the reason."""
 
 

@@ -90,10 +90,11 @@ def _left_out(settings: dict[str, Any], skipped: Path) -> list[str]:
 
 def _results(file: Path, sha256: str) -> dict[str, Any] | None:
     """Return the results of `wcl eval all`, if it evaluated these weights."""
-    if not file.is_file():
+    try:
+        results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return results if results["sha256"] == sha256 else None
+    except (OSError, ValueError, LookupError, TypeError):  # none, or damaged
         return None
-    results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return results if results["sha256"] == sha256 else None
 
 
 def _metrics(file: Path, epoch: int) -> dict[str, float]:
