@@ -20,7 +20,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise InputError(f"{path}: cannot be read ({one_line(str(error))})") from error
     if not isinstance(settings, dict) or not all(isinstance(name, str) for name in settings):
         raise InputError(f"{path}: holds no settings, which are lines such as `epochs: 100`")
