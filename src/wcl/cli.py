@@ -77,6 +77,8 @@ def views(words: list[str]) -> int:
 
 
 def pretrain(words: list[str]) -> int:
+    # Only here, so that no other command imports modules that lie beside a downloaded run.
+    sys.path.insert(0, "")
     usage = "wcl pretrain [RECIPE] --data SRC --out RUN [--resume]"
     given = parse_run(words, usage, PretrainConfig, method_settings, "--resume")
     from wcl.config.layering import settings

@@ -1,6 +1,5 @@
 """The methods, one file each, found by name or by import path."""
 
-import sys
 from importlib import import_module
 from typing import Any
 
@@ -22,8 +21,7 @@ def find_method(name: str) -> type[Method]:
     """Return the class of a method by its registered name or by its import path.
 
     Args:
-        name: a name in `METHODS`, or `package.module:Class`. Modules are also found in the
-            current folder, as with `python -m`.
+        name: a name in `METHODS`, or `package.module:Class`.
 
     Raises:
         InputError: there is no such method, or its module cannot be imported.
@@ -38,14 +36,12 @@ def find_method(name: str) -> type[Method]:
             f"--method: no method {name}{did_you_mean(name, METHODS)}; use one of "
             f"{', '.join(METHODS)}, or package.module:Class for a method of your own"
         )
-    if name not in METHODS and "" not in sys.path:
-        sys.path.insert(0, "")  # the `wcl` script leaves out the current folder
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
-            f"--method: {name} cannot be imported ({error}); run wcl from the folder of the "
-            "module, or add that to PYTHONPATH"
+            f"--method: {name} cannot be imported ({error}); add the folder of the module "
+            "to PYTHONPATH"
         ) from error
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise InputError(f"--method: {name} is not a subclass of wcl.methods.Method")
