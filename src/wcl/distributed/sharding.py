@@ -138,8 +138,8 @@ class BatchShard:
         if self._world.size == 1:
             return rows
         if len(rows) < self._padded:
-            whole = rows.new_zeros(self._padded, *rows.shape[1:])
-            rows = whole.index_copy(0, self._readable, rows)
+            padded = rows.new_zeros(self._padded, *rows.shape[1:])
+            rows = padded.index_copy(0, self._readable, rows)
         gathered = self._world.all_gather(rows)
         return gathered if self._order is None else gathered[self._order]
 

@@ -29,7 +29,7 @@ def embed_views(
     by_size: dict[torch.Size, list[int]] = {}
     for number, group in enumerate(views):
         by_size.setdefault(group.shape[2:], []).append(number)
-    found: dict[int, dict[str, Tensor]] = {}
+    by_number: dict[int, dict[str, Tensor]] = {}
     for numbers in by_size.values():
         rows = [views[number].flatten(0, 1) for number in numbers]
         together = rows[0] if len(rows) == 1 else torch.cat(rows)
@@ -37,11 +37,11 @@ def embed_views(
         ends = list(accumulate(len(part) for part in rows))
         for number, end, part in zip(numbers, ends, rows, strict=True):
             shape = views[number].shape[:2]
-            found[number] = {
+            by_number[number] = {
                 name: values[end - len(part) : end].unflatten(0, shape)
                 for name, values in embeddings.items()
             }
-    parts = [found[number] for number in range(len(views))]
+    parts = [by_number[number] for number in range(len(views))]
     if len(parts) == 1:
         return parts[0]
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

@@ -76,13 +76,13 @@ def read_sessions(path: Path) -> list[Session]:
 
 def versions() -> dict[str, str]:
     """Return the versions of wcl, Python and the packages that results depend on."""
-    found = {"wcl": __version__, "Python": platform.python_version()}
+    packages = {"wcl": __version__, "Python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            packages[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return packages
 
 
 def hardware() -> dict[str, str]:

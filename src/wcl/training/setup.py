@@ -1,4 +1,4 @@
-"""Everything a run needs before its first step. Mistakes of the user are found here."""
+"""Everything a run needs before its first step, and the checks of what the user gave."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -144,15 +144,15 @@ def build_method(config: PretrainConfig, source: Source, steps_per_epoch: int) -
     Raises:
         InputError: the settings do not fit the method.
     """
-    found, crops = find_method(config.method), config.crops.count
-    if crops and not found.supports_crops:
+    method_class, crops = find_method(config.method), config.crops.count
+    if crops and not method_class.supports_crops:
         raise InputError(
             f"--crops.count: {config.method} does not learn from small crops; set it to 0"
         )
     info = RunInfo(len(source), config.batch_size, steps_per_epoch, crops, source.labels)
     torch.manual_seed(config.seed)
-    encoder = Encoder(describe(config, source, found.heads(config.loss, crops)))
-    return found(encoder, config.loss, info)
+    encoder = Encoder(describe(config, source, method_class.heads(config.loss, crops)))
+    return method_class(encoder, config.loss, info)
 
 
 def open_images(config: PretrainConfig) -> Source:

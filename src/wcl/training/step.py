@@ -101,17 +101,16 @@ def _micro_batched_step(
 
     out = {name: values.requires_grad_() for name, values in concat_images(parts).items()}
     losses = method.loss(out, targets, shard)
-    found = torch.autograd.grad(losses.total * world.size, list(out.values()), allow_unused=True)
-    gradients = {name: flow for name, flow in zip(out, found, strict=True) if flow is not None}
+    grads = torch.autograd.grad(losses.total * world.size, list(out.values()), allow_unused=True)
+    used = {name: grad for name, grad in zip(out, grads, strict=True) if grad is not None}
     for number, rows in enumerate(shard.micro_batches):
         last = number == len(shard.micro_batches) - 1
         with fabric.no_backward_sync(model, enabled=not last), frozen_statistics(model):
             rng.restore(states[number])
             again = model(micro_views[number])
-            flows = select_images(list(gradients.values()), rows)
-            pairs = zip(gradients, flows, strict=True)
-            # The gradient of this sum with respect to the embeddings is what flows into them.
-            fabric.backward(sum((again[name] * flow).sum() for name, flow in pairs))
+            pairs = zip(used, select_images(list(used.values()), rows), strict=True)
+            # The gradient of this sum with respect to the embeddings is `grads`.
+            fabric.backward(sum((again[name] * grad).sum() for name, grad in pairs))
     rng.restore(after)
     return Step(losses, out["h"][0].detach(), _gradient_norm(model))
 
