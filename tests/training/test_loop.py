@@ -52,7 +52,7 @@ def test_the_same_command_twice_gives_the_same_run(tmp_path: Path) -> None:
 
 def test_another_seed_gives_another_run(tmp_path: Path) -> None:
     a, b = tiny_run(tmp_path / "a", epochs=1), tiny_run(tmp_path / "b", epochs=1, seed=1)
-    assert not torch.equal(weights(a)["heads.g.0.weight"], weights(b)["g.0.weight"])
+    assert not torch.equal(weights(a)["heads.g.0.weight"], weights(b)["heads.g.0.weight"])
 
 
 def test_the_written_config_repeats_the_run(tmp_path: Path) -> None:
