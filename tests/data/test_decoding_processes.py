@@ -6,7 +6,7 @@ from multiprocessing import active_children
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from wcl.data import workers
 from wcl.data.workers import Workers
@@ -38,20 +38,13 @@ def test_results_come_in_order_and_through_shared_memory_only_if_there_is_enough
 
 
 def test_no_room_for_the_processes_locks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    left = 10
+    def start(loader: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    def lock() -> object:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return object()
-
-    monkeypatch.setattr(workers, "Lock", lock)
-    with pytest.raises(
-        WorkerLost, match=r"some: .*/dev/shm is full; try fewer --num_workers, or 0"
-    ):
-        list(Workers[int, Tensor]("some", Squares(), 1).done([1]))
+    with monkeypatch.context() as full:
+        full.setattr(DataLoader, "__iter__", start)
+        with pytest.raises(WorkerLost, match=r"some: .*/dev/shm is full; try fewer --num_workers"):
+            list(Workers[int, Tensor]("some", Squares(), 1).done([1]))
     assert [
         int(result[0, 0]) for result in Workers[int, Tensor]("some", Squares(), 0).done([3])
     ] == [9]

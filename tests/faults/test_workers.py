@@ -113,6 +113,7 @@ def test_a_worker_is_watched_where_features_are_computed(
     def end(index: int) -> None:
         assert parent_process() is not None
         if stopped:
+            time.sleep(1)  # until the parent waits: a signal just before that is handled after it
             os.kill(os.getppid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGSTOP if stopped else signal.SIGKILL)
 

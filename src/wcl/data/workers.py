@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import Lock, active_children, parent_process
+from multiprocessing import active_children, parent_process
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from threading import Thread, current_thread, main_thread
@@ -89,7 +89,6 @@ class Workers(Generic[Task, Done]):
             return iter(self._loader)
         # torch waits for them to end; one that hangs would keep this process from ending.
         atexit.register(_kill, self._processes)
-        _try_locks(self._loader.num_workers)
         others = set(active_children())
         try:
             return iter(self._loader)
@@ -149,15 +148,6 @@ def worker_count(wanted: int) -> int:
     if wanted >= 0:
         return wanted
     return max(1, min(8, machine.cores() - 1))
-
-
-def _try_locks(processes: int) -> None:
-    """Raise OSError if /dev/shm has no room for the locks; torch would leave some behind.
-
-    It uses 8, and 3 for each process.
-    """
-    locks = [Lock() for _ in range(8 + 3 * processes if processes else 0)]
-    del locks
 
 
 def _kill(processes: list[BaseProcess]) -> None:

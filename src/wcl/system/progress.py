@@ -4,14 +4,11 @@ Progress is a bar in a terminal, and an occasional line in a file or a pipe, suc
 batch job.
 """
 
-import errno
-import os
 import time
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
@@ -22,26 +19,10 @@ _BAR_DELAY = 1.0  # seconds before a bar is shown
 _FIRST_LINE, _BETWEEN_LINES = 2.0, 30.0  # seconds
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Discard further output: a run of days must not end because its reader has."""
-        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-            os.dup2(nowhere.fileno(), self.file.fileno())
-
-    def _check_buffer(self) -> None:
-        """Treat a closed terminal like a broken pipe, which is all that rich handles."""
-        try:
-            super()._check_buffer()
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            self.on_broken_pipe()
-
-
 @cache  # one for all, so that bars and lines do not overwrite each other
 def console() -> Console:
     """Return the console for messages; standard output is reserved for results."""
-    return _Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False)
 
 
 _reported: ContextVar[set[str] | None] = ContextVar("_reported", default=None)
