@@ -11,7 +11,7 @@ from threading import current_thread, main_thread
 from wcl.system.errors import InputError
 from wcl.system.paths import expanded
 
-# `is_locked` takes the lock for an instant, so whoever wants it tries for a moment.
+# `is_locked` takes the lock for an instant, so `locked` keeps trying for a moment.
 _LOCK_TIMEOUT, _POLL_INTERVAL = 0.12, 0.02  # seconds
 
 
