@@ -46,7 +46,7 @@ class MetricsFile:
             yield
 
     def write(self, values: dict[str, Any]) -> None:
-        with self._folder.metrics.open("a") as file:
+        with self._folder.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
         for curve in self._curves:
             curve.write(values)

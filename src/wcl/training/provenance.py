@@ -63,13 +63,15 @@ def add_session(path: Path, session: Session, resumed: bool) -> None:
     """Append a session to the file, or start the file anew unless the run is resumed."""
     sessions = [*(read_sessions(path) if resumed else []), session]
     with atomic_write(path) as unfinished:
-        unfinished.write_text(json.dumps([asdict(one) for one in sessions], indent=1) + "\n")
+        unfinished.write_text(
+            json.dumps([asdict(one) for one in sessions], indent=1) + "\n", encoding="utf-8"
+        )
 
 
 def read_sessions(path: Path) -> list[Session]:
     """Return the sessions in the file; none if it is missing or damaged."""
     try:
-        return [Session(**values) for values in json.loads(path.read_text())]
+        return [Session(**values) for values in json.loads(path.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError):
         return []
 

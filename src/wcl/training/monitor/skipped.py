@@ -47,7 +47,7 @@ class SkippedImages:
         if self._world.is_rank_zero and self._reasons:
             lines = (one_line(reason) + "\n" for reason in self._reasons.values())
             with atomic_write(self._file) as unfinished:
-                unfinished.write_text("".join(lines))
+                unfinished.write_text("".join(lines), encoding="utf-8")
         fraction = len(self._reasons) / self._num_images
         if fraction > self._config.max_unreadable_fraction:
             raise RunError(
