@@ -99,7 +99,7 @@ def test_photos_are_cut_where_the_draws_say(tmp_path: Path) -> None:
 
 def test_fewer_images_than_a_batch_is_refused_with_a_remedy() -> None:
     with pytest.raises(
-        InputError, match=r"1297 images are fewer than one batch.*--batch_size 1024"
+        InputError, match=r"1297 images are fewer than one batch.*--batch_size of at most 1297"
     ):
         Loader(open_source("digits"), 2000, 0, CPU)
 

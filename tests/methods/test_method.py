@@ -84,8 +84,30 @@ def test_methods_are_found_by_their_import_path() -> None:
         ("wcl.methods.simclr:Mine", r"cannot be imported"),
         ("wcl.methods.simclr:SimCLRSettings", r"not a subclass of wcl\.methods\.Method"),
         (":", "cannot be imported"),
+        ("MoCo", "did you mean moco"),
+        ("../mine:Mine", "cannot be imported"),
     ],
 )
 def test_a_method_that_cannot_be_found_is_an_input_error(name: str, complaint: str) -> None:
     with pytest.raises(InputError, match=rf"--method: .*{complaint}"):
         find_method(name)
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("class Mine(:", "SyntaxError"),
+        ("raise RuntimeError('no luck')", "RuntimeError: no luck"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("from wcl.methods import Method as Mine", "no dataclass `Settings`"),
+    ],
+)
+def test_a_module_that_is_broken_is_an_input_error(
+    source: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    with pytest.raises(InputError, match=complaint) as refused:
+        find_method("broken:Mine")
+    assert "\n" not in str(refused.value)

@@ -30,6 +30,12 @@ def test_many_iterations_use_all_columns_equally() -> None:
     torch.testing.assert_close(found.sum(dim=1), torch.ones(12, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-3])
+def test_a_tiny_epsilon_gives_hard_assignments_and_no_nan(epsilon: float) -> None:
+    found = sinkhorn(normal(0, 6, 3).float(), epsilon)
+    torch.testing.assert_close(found.amax(dim=1), torch.ones(6))
+
+
 @pytest.mark.parametrize("offset", [-1e3, 1e3])
 def test_scores_of_any_size_stay_finite(offset: float) -> None:
     scores = normal(0, 6, 3)

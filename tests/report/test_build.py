@@ -170,7 +170,7 @@ def test_the_default_file_is_replaced_and_no_other(run: Path, tmp_path: Path) ->
     ("words", "says"),
     [
         (["report"], "missing: runs; usage: wcl report RUN"),
-        (["report", "nowhere"], "nowhere: no run there"),
+        (["report", "nowhere"], "nowhere: not a run folder"),
         (["report", "RUN", "--data", "nowhere"], "nowhere: no such data"),
         (["report", "RUN", "--images", "1"], "--images: must be between"),
         (["report", "RUN", "--out", "a.pdf"], "must be a .html file"),

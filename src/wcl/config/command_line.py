@@ -25,25 +25,25 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "run": {"metavar": "RUN", "help": "Folder of a run, or a file of weights."},
     "runs": {"metavar": "RUN", "nargs": "+", "help": "Folder of a run."},
     "source": {"metavar": "SRC", "help": "Images, as for `wcl pretrain --data`."},
-    "recipe": {"metavar": "RECIPE", "nargs": "?", "help": "Settings that go together; see above."},
+    "recipe": {"metavar": "RECIPE", "nargs": "?", "help": "A named set of settings, listed above."},
     "--config": {"action": "append", "metavar": "FILE", "help": "YAML file of settings."},
     "--resume": {"action": "store_true", "help": "Continue the run in --out."},
     "--query": {
         "action": "append",
         "default": [],
         "metavar": "FILE",
-        "help": "Image to compare with; several with commas between, or with --query again.",
+        "help": "Image to compare with; separate several with commas, or repeat --query.",
     },
     "--json": {"action": "store_true", "help": "Print one JSON object."},
     "--list": {
         "action": "store_true",
-        "help": "Only list the cells, the data that they need and how long they might take.",
+        "help": "Only list the cells, the data that they need and their estimated duration.",
     },
 }
 
 
 class RunSettings(NamedTuple):
-    """What a command line says about the settings of a run."""
+    """Settings of a run that are given on the command line."""
 
     recipe: str
     """The recipe to start from; empty for none."""
@@ -57,7 +57,7 @@ class RunSettings(NamedTuple):
 def choose(
     words: list[str], usage: str, what: str, known: Mapping[str, str]
 ) -> tuple[str, list[str]]:
-    """Return the first word, which must be one of the known, and the others.
+    """Return the chosen name and the remaining arguments.
 
     Args:
         words: the command line.

@@ -33,13 +33,10 @@ def write_config(config: PretrainConfig, path: Path) -> None:
         yaml.safe_dump(plain_values(asdict(config)), file, sort_keys=False, allow_unicode=True)
 
 
-def plain_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert tuples to lists, so that what is written equals what is read back."""
-    return {
-        name: plain_values(value)
-        if isinstance(value, dict)
-        else list(value)
-        if isinstance(value, tuple)
-        else value
-        for name, value in values.items()
-    }
+def plain_values(value: Any) -> Any:
+    """Convert tuples to lists at any depth, so that what is written equals what is read back."""
+    if isinstance(value, dict):
+        return {name: plain_values(inner) for name, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain_values(inner) for inner in value]
+    return value

@@ -20,19 +20,19 @@ def cifar(name: str, split: str) -> Source:
     """
     from torchvision.datasets import CIFAR10, CIFAR100
 
-    kind = {"cifar10": CIFAR10, "cifar100": CIFAR100}[name]
+    dataset_class = {"cifar10": CIFAR10, "cifar100": CIFAR100}[name]
     root = _root(name)
     train = split != "test"
     try:
-        data = kind(root, train, download=False)
-    except RuntimeError:  # missing, or the sums differ
+        data = dataset_class(root, train, download=False)
+    except RuntimeError:  # missing, or a checksum mismatch
         print(f"downloading {name} to {root}", file=sys.stderr)
         try:
-            data = kind(root, train, download=True)
+            data = dataset_class(root, train, download=True)
         except (OSError, RuntimeError) as error:
             raise InputError(
                 f"{name}: could not be downloaded to {root} ({error}); put torchvision's "
-                f"{kind.base_folder} there, or set WCL_DATA to a folder that has it"
+                f"{dataset_class.base_folder} there, or set WCL_DATA to a folder that has it"
             ) from error
     pixels = torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous()
     return ArraySource(name, pixels, torch.tensor(data.targets), data.classes)

@@ -81,7 +81,7 @@ class Loader:
         if len(source) < batch_size:
             raise InputError(
                 f"{source.name}: {len(source)} images are fewer than one batch of {batch_size}; "
-                f"use --batch_size {2 ** int(np.log2(max(2, len(source))))} or less"
+                f"use a --batch_size of at most {len(source)}"
             )
         self.source = source
         self.batch_size = batch_size

@@ -39,7 +39,7 @@ def in_memory(source: Source) -> Source:
 
 
 def _common_size(source: Source) -> tuple[int, int] | None:
-    """Return the common (height, width) of a sample of the images, or None if too large."""
+    """Return the common (height, width) of a sample; None if they differ or are too large."""
     sizes = set()
     for index in range(0, len(source), max(1, len(source) // _PROBED)):
         try:

@@ -1,10 +1,12 @@
 """The methods, one file each, found by name or by import path."""
 
+from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any
 
 from wcl.methods.method import Losses, Method, RunInfo
 from wcl.system.errors import InputError, did_you_mean
+from wcl.system.paths import one_line
 
 __all__ = ["METHODS", "Losses", "Method", "RunInfo", "find_method", "method_settings"]
 
@@ -29,22 +31,26 @@ def find_method(name: str) -> type[Method]:
     >>> find_method("simclr").__name__
     'SimCLR'
     """
-    path = METHODS.get(name, name)
-    module, colon, attribute = path.partition(":")
+    module, colon, attribute = METHODS.get(name, name).partition(":")
     if not colon:
         raise InputError(
-            f"--method: no method {name}{did_you_mean(name, METHODS)}; use one of "
+            f"--method: no method {name}{did_you_mean(name.lower(), METHODS)}; use one of "
             f"{', '.join(METHODS)}, or package.module:Class for a method of your own"
         )
     try:
         found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except ModuleNotFoundError as error:
         raise InputError(
-            f"--method: {name} cannot be imported ({error}); add the folder of the module "
-            "to PYTHONPATH"
+            f"--method: {name} cannot be imported ({error}); add the folder of the module to "
+            "PYTHONPATH"
         ) from error
+    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+        reason = one_line(f"{type(error).__name__}: {error}")
+        raise InputError(f"--method: {name} cannot be imported ({reason}); fix it") from error
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise InputError(f"--method: {name} is not a subclass of wcl.methods.Method")
+    if not isinstance(getattr(found, "Settings", None), type) or not is_dataclass(found.Settings):
+        raise InputError(f"--method: {name} has no dataclass `Settings`; see wcl.methods.Method")
     return found
 
 

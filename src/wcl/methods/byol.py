@@ -38,9 +38,9 @@ class BYOLSettings:
 
     momentum: Annotated[float, between(0, 1)] = 0.99
     """Momentum of the target network at the start; it rises to 1."""
-    blur: tuple[float, float] = (1.0, 0.1)
+    blur: Annotated[tuple[float, float], between(0, 1)] = (1.0, 0.1)
     """Probability of a blur in the first and in the second view; overrides augment.blur."""
-    solarize: tuple[float, float] = (0.0, 0.2)
+    solarize: Annotated[tuple[float, float], between(0, 1)] = (0.0, 0.2)
     """Probability of solarizing the first and the second view; overrides augment.solarize."""
 
 

@@ -47,7 +47,7 @@ class Losses:
     total: Tensor
     """The scalar to minimize; the parts of all processes add up to the loss of the batch."""
     parts: dict[str, Tensor]
-    """Named terms, unweighted, for the log."""
+    """Named terms, unweighted, for the log, where "loss" is the total."""
     pair: tuple[Tensor, Tensor]
     """(n, D) each: embeddings of two views of the local images, for alignment and uniformity."""
     weak_labels: tuple[Tensor, ...] = ()
@@ -66,7 +66,10 @@ class Method(nn.Module, ABC):
     """
 
     Settings: ClassVar[type[Any]]
-    """Dataclass of the method's settings: the group `loss` of a run's settings."""
+    """Dataclass of the method's settings: the group `loss` of a run's settings.
+
+    Its fields have defaults and are numbers, booleans, text, choices (Literal) or tuples of these.
+    """
     supports_crops: ClassVar[bool] = True
     """Whether the method learns from small crops beside the two full views."""
 

@@ -59,7 +59,7 @@ class WCLSettings:
 
 
 class WCL(Method):
-    """Up to four losses, by default on one head for instances and one for weak labels."""
+    """Weakly supervised contrastive learning: up to four losses on one or two heads."""
 
     Settings: ClassVar[type[Any]] = WCLSettings
 

@@ -9,7 +9,7 @@ def sinkhorn(scores: Tensor, epsilon: float = 0.05, iterations: int = 3) -> Tens
     """Assign N rows to P columns such that all columns receive the same share.
 
     Starting from exp(scores / ε), columns are scaled to sum to N / P and rows to sum to 1, in
-    turns (Caron et al., 2020, Eq. 3–5).
+    turns (Caron et al., 2020, Eq. 3–5). Logarithms keep this finite for any ε.
 
     Args:
         scores: (N, P).
@@ -22,10 +22,8 @@ def sinkhorn(scores: Tensor, epsilon: float = 0.05, iterations: int = 3) -> Tens
     >>> sinkhorn(torch.zeros(2, 4))[0]
     tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
-    rows, columns = scores.shape
-    # A constant factor cancels; without it exp would overflow for scores of unusual size.
-    assignment = torch.exp((scores - scores.max()) / epsilon)
+    logs = scores / epsilon  # the factor N / P of the columns cancels in the rows
     for _ in range(iterations):
-        assignment = assignment / assignment.sum(dim=0) * (rows / columns)
-        assignment = assignment / assignment.sum(dim=1, keepdim=True)
-    return assignment
+        logs = logs - torch.logsumexp(logs, dim=0)
+        logs = logs - torch.logsumexp(logs, dim=1, keepdim=True)
+    return torch.exp(logs)

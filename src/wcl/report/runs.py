@@ -17,13 +17,13 @@ from wcl.training.provenance import Session, read_sessions
 
 @dataclass
 class Run:
-    """What is known about a run."""
+    """Settings, metrics, provenance and evaluation of a run."""
 
     folder: Path
     name: str
     config: PretrainConfig
     lines: list[dict[str, Any]] = field(default_factory=list)
-    """Of its metrics file."""
+    """Parsed lines of its metrics file."""
     sessions: list[Session] = field(default_factory=list)
     evaluation: dict[str, Any] | None = None
     """The result of `wcl eval all`, if there is one."""
@@ -88,11 +88,12 @@ def read_run(path: str) -> Run:
 def must_be_run(path: str) -> None:
     """Raise InputError if the folder holds no run."""
     if not RunFolder(path).is_run:
-        raise InputError(f"{path}: no run there; give a folder that `wcl pretrain --out` wrote")
+        raise InputError(f"{path}: not a run folder; give one that `wcl pretrain --out` wrote")
 
 
 def shortened(path: str | Path) -> str:
     """Return a path with ~ for the home folder: pages may be shown to others."""
     home = os.path.expanduser("~")  # noqa: PTH111  # Path.home raises without a home
     text = str(path)
-    return f"~{text[len(home) :]}" if text == home or text.startswith(f"{home}/") else text
+    inside = text == home or text.startswith((f"{home}/", f"{home}{os.sep}"))
+    return f"~{text[len(home) :]}" if inside else text

@@ -50,8 +50,8 @@ def check_same_settings(config: PretrainConfig, saved: dict[str, Any], path: Pat
         if old.get(name) != new.get(name) and not {name, name.split(".")[0]} & _MAY_DIFFER:
             difference = one_line(f"{name}={old.get(name)}, not {new.get(name)}")
             raise InputError(
-                f"{path}: the run was trained with {difference}; resume it with the same settings, "
-                "or start another run with a new --out"
+                f"{path}: the run was trained with {difference}; resume it without "
+                "a recipe or other settings, or start another run with a new --out"
             )
 
 

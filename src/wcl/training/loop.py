@@ -200,8 +200,9 @@ def _log_start(setup: TrainingSetup, step: int, monitor: Monitor, device: torch.
     config, processes = setup.config, setup.sharding.world.size
     if step == setup.total_steps:
         monitor.log(f"{config.out}: already finished, {config.epochs} of {config.epochs} epochs")
+    steps = setup.steps_per_epoch
     monitor.log(
-        f"{len(setup.source):,} images, {setup.steps_per_epoch} steps an epoch; "
+        f"{len(setup.source):,} images, {steps} step{'' if steps == 1 else 's'} per epoch; "
         f"{config.model.backbone} at {config.image_size}×{config.image_size} pixels on {device}"
         + (f", {processes} processes" if processes > 1 else "")
     )
