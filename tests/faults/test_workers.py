@@ -50,7 +50,7 @@ def test_workers_that_die_or_hang_end_the_run_and_it_can_go_on(
         assert status == 1, said
         last = said.splitlines()[-1]
         assert last.startswith(f"wcl: {photos}: a process that decodes photos {told}"), said
-        assert last.endswith("checkpoint is intact, go on with --resume")
+        assert last.endswith("checkpoint is intact, continue with --resume")
         assert "Traceback" not in said
         must_be_gone(num_workers)
 

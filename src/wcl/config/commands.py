@@ -156,7 +156,7 @@ class ReproduceConfig:
     downloaded automatically."""
     out: str = "runs/reproduce"
     """Folder of all runs, results and tables; tables share the runs that they have in common."""
-    seeds: int = 0
+    seeds: Count = 0
     """Number of seeds of each cell, from 0; 0 for the usual number at this scale."""
     only: str = ""
     """Make only the rows and columns whose names contain this text, and the rows that they are
