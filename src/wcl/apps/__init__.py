@@ -1,1 +1,1 @@
-"""What people do with an encoder: embed, search, find duplicates, inspect data, show views."""
+"""Applications of an encoder: embed, search, find duplicates, inspect data, show views."""

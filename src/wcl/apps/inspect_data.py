@@ -23,7 +23,7 @@ _IMAGES_QUEUED = 1000
 
 @dataclass(frozen=True)
 class Summary:
-    """What a source holds."""
+    """Number, sizes and classes of the images of a source."""
 
     count: int
     sizes: Counter[tuple[int, int]]

@@ -1,4 +1,4 @@
-"""What commands share that use an encoder: opening it and the images, and how results are shown."""
+"""Opening of an encoder and its images, and display of results, for commands that use both."""
 
 import os
 from pathlib import Path

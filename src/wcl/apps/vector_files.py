@@ -18,7 +18,7 @@ class Part(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What a writer must know before the first part."""
+    """Size and type of a file of vectors, known before its first part."""
 
     rows: int
     dimensions: int

@@ -1,4 +1,4 @@
-"""The provenance of a run: provenance.json, a list of the sessions in which it was trained.
+"""The provenance of a run: provenance.json, one entry per start or resume.
 
 A run that is stopped and resumed has several sessions. No result depends on them. They contain
 neither the user's nor the machine's name, and no paths except those on the command line.
@@ -41,7 +41,7 @@ class Session:
 
 
 def current_session(recipe: str, step: int, device: str, processes: int) -> Session:
-    """Return the session that starts now."""
+    """Return the entry of a run that starts or resumes now."""
     arguments = _command_line()
     config = [value for name, value in pairwise(arguments) if name == "--config"]
     config += [word.partition("=")[2] for word in arguments if word.startswith("--config=")]
@@ -69,7 +69,7 @@ def add_session(path: Path, session: Session, resumed: bool) -> None:
 
 
 def read_sessions(path: Path) -> list[Session]:
-    """Return the sessions in the file; none if it is missing or damaged."""
+    """Return the entries of the file; none if it is missing or damaged."""
     try:
         return [Session(**values) for values in json.loads(path.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError):
