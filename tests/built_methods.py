@@ -1,5 +1,7 @@
 """Methods on a small encoder, and embeddings to call their losses with."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,34 @@ from torch import Tensor
 from wcl.config import ModelConfig
 from wcl.distributed.sharding import BatchShard, BatchSharding
 from wcl.methods import Losses, Method, RunInfo, find_method
+from wcl.methods.simclr import SimCLR
 from wcl.models.description import Description
 from wcl.models.encoder import Encoder
+from wcl.models.multiview import select_views
 
 CPU = torch.device("cpu")
 DIM = 5
+
+
+class Supported(SimCLR):
+    """SimCLR with labels, and with support views and positives that it only reports."""
+
+    needs_labels = True
+
+    @classmethod
+    def support_views(cls, settings: Any) -> int:
+        return 3
+
+    def targets(self, views: Sequence[Tensor]) -> dict[str, Tensor]:
+        return {"pixels": torch.cat(select_views(views, 2, 5))}
+
+    def loss(self, out: dict[str, Tensor], targets: dict[str, Tensor], shard: BatchShard) -> Losses:
+        assert self.info.labels is not None
+        assert len(targets["pixels"]) == 3 and len(out["g"]) == 2 + self.info.crops
+        index = shard.image_index
+        classes = self.info.labels[index]
+        same = torch.where(classes[:, None] == classes, index, -1)
+        return replace(super().loss(out, targets, shard), positives=same)
 
 
 def normal(seed: int, *shape: int) -> Tensor:

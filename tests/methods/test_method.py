@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import wcl
-from runs import TINY, assert_same_run, checkpoint, metrics, stopped_after, tiny_run
+from images import photo_folder
+from runs import TINY, assert_same_run, checkpoint, metrics, photo_run, stopped_after, tiny_run
 from wcl.methods import METHODS, find_method
 from wcl.methods.simclr import SimCLR
 from wcl.system.errors import InputError
@@ -61,6 +62,24 @@ def test_two_processes_make_the_run_of_one(name: str, tmp_path: Path) -> None:
 def test_crops_for_a_method_without_them_are_an_input_error(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"--crops\.count: {name} .* set it to 0"):
         tiny_run(tmp_path / "run", method=name, crops={"count": 2})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("crops", [0, 2])
+def test_support_views_reach_the_targets_and_positives_the_log(crops: int, tmp_path: Path) -> None:
+    """The positives are all images of the batch of the same class."""
+    settings: dict[str, Any] = {"method": "built_methods:Supported", "epochs": 1}
+    settings["crops"] = {"count": crops, "size": 16, "scale": [0.3, 0.6]}
+    epoch = metrics(tiny_run(tmp_path / "run", **settings))[-1]
+    assert (epoch["pair_precision"], epoch["pair_recall"], epoch["conflicting"]) == (1, 1, 0)
+    assert 0 < epoch["positives"] < 31
+
+
+def test_labels_that_a_method_needs_but_are_missing_are_an_input_error(tmp_path: Path) -> None:
+    data = photo_folder(tmp_path / "data", classes=("only",), each=8)
+    with pytest.raises(InputError, match=r"--method: .*Supported .*labels.* sub-folder") as refused:
+        photo_run(data, tmp_path / "run", method="built_methods:Supported")
+    assert "\n" not in str(refused.value)
     assert not (tmp_path / "run").exists()
 
 

@@ -14,6 +14,8 @@ from wcl.ops.diagnostics import (
     alignment,
     collapsed_share,
     neighbor_quality,
+    pair_quality,
+    pair_statistics,
     rankme,
     same_class,
     uniformity,
@@ -171,6 +173,44 @@ def test_weak_labels_that_are_the_classes_have_full_marks() -> None:
     quality = weak_label_quality(weak_labels(rows), classes, 3)
     assert [quality[name].item() for name in ("purity", "pair_precision", "pair_recall")] == [1] * 3
     assert quality["collision_rate"].item() == 0
+
+
+@st.composite
+def chosen_pairs(draw: st.DrawFn) -> tuple[list[int], list[list[int]], list[int]]:
+    """The images of a batch, the positives of each, perhaps outside it, and all classes."""
+    batch = draw(st.lists(st.integers(0, 9), min_size=2, max_size=6, unique=True))
+    others = st.sampled_from([-1, *(batch if draw(st.booleans()) else range(10))])
+    k = draw(st.integers(1, 4))
+    positives = draw(_table(len(batch), st.lists(others, min_size=k, max_size=k)))
+    return batch, positives, draw(st.lists(st.integers(0, 30), min_size=10, max_size=10))
+
+
+def share(count: int, total: int) -> float:
+    return count / total if total else math.nan
+
+
+@given(chosen_pairs())
+@settings(deadline=None, max_examples=200)
+def test_chosen_pairs_are_counted(case: tuple[list[int], list[list[int]], list[int]]) -> None:
+    batch, positives, numbers = case
+    classes = [number % 3 for number in numbers]
+    of = {i: set(row) - {-1, i} for i, row in zip(batch, positives, strict=True)}
+    pairs = [(i, j) for i in batch for j in of[i]]
+    inside = [(i, j) for i, j in pairs if j in batch]
+    same = [(i, j) for i, j in permutations(batch, 2) if classes[i] == classes[j]]
+    correct = sum(classes[i] == classes[j] for i, j in pairs)
+    recall = share(correct, len(same)) if len(inside) == len(pairs) else math.nan
+    found = torch.tensor(positives), torch.tensor(batch)
+    values = pair_statistics(*found) | pair_quality(*found, torch.tensor(classes))
+    assert {name: value.item() for name, value in values.items()} == pytest.approx(
+        {
+            "positives": len(pairs) / len(batch),
+            "conflicting": share(sum(i not in of[j] for i, j in inside), len(inside)),
+            "pair_precision": share(correct, len(pairs)),
+            "pair_recall": recall,
+        },
+        nan_ok=True,
+    )
 
 
 @st.composite

@@ -51,6 +51,14 @@ def test_only_the_small_crops_are_cut_from_others() -> None:
     assert cut.crop_sources_of(index).tolist() == [[6, 7, 8], [0, 1, 2]]
 
 
+def test_support_views_are_between_the_full_views_and_the_crops_and_not_in_pictures() -> None:
+    config = dataclasses.replace(some_config(count=4, size=16), method="built_methods:Supported")
+    specs = view_specs(config, 1)
+    assert [(spec.count, spec.maker.size) for spec in specs] == [(2, 32), (3, 32), (4, 16)]
+    assert specs[1].maker.config == specs[0].maker.config
+    assert [spec.count for spec in view_specs(config, 1, count=5)] == [5, 4]
+
+
 @pytest.mark.parametrize(("count", "counts"), [(1, [1]), (2, [1, 1]), (5, [3, 2])])
 def test_a_method_may_augment_its_two_views_differently(count: int, counts: list[int]) -> None:
     config = dataclasses.replace(some_config(), method="byol", loss=BYOLSettings())

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from wcl.config import AugmentConfig
 from wcl.distributed.sharding import BatchShard
 from wcl.models.encoder import Encoder
-from wcl.models.multiview import embed_views
+from wcl.models.multiview import embed_views, select_views
 from wcl.neighbors import FeatureBank
 
 
@@ -54,6 +54,10 @@ class Losses:
     """(N,) weak labels of all images in each view, where the method finds them."""
     diagnostics: dict[str, Tensor] = field(default_factory=dict)
     """Scalars for the log, the same on every process."""
+    positives: Tensor | None = None
+    """(N, k) dataset indices of the other images that each image of the batch takes as positives,
+    in the batch or outside, where the method chooses them one by one; −1 fills up a row. The same
+    on every process."""
 
 
 class Method(nn.Module, ABC):
@@ -72,6 +76,8 @@ class Method(nn.Module, ABC):
     """
     supports_crops: ClassVar[bool] = True
     """Whether the method learns from small crops beside the two full views."""
+    needs_labels: ClassVar[bool] = False
+    """Whether the method learns from the true labels, `RunInfo.labels`."""
 
     encoder: Encoder
     """What is saved, evaluated and exported."""
@@ -94,17 +100,28 @@ class Method(nn.Module, ABC):
         """Return the augmentations of the first and the second full view."""
         return augment, augment
 
+    @classmethod
+    def support_views(cls, settings: Any) -> int:
+        """Return the number of further full-size views per image.
+
+        They come after the two full views and before the small crops, and are augmented like the
+        first view. `embed` leaves them out; they are for `targets`.
+        """
+        return 0
+
     def embed(self, views: Sequence[Tensor]) -> dict[str, Tensor]:
         """Embed the views of local images, differentiably.
 
         Args:
-            views: one (views, n, C, H, W) per view specification: the full views, then the small
-                crops.
+            views: one (views, n, C, H, W) per view specification: the full views, the support
+                views if there are any, then the small crops.
 
         Returns:
             Tensors (views, n, …) by name. "h" is required: the features of the encoder.
         """
-        return embed_views(self.encoder, views)
+        support = self.support_views(self.settings)
+        crops = select_views(views, 2 + support, 2 + support + self.info.crops)
+        return embed_views(self.encoder, [*select_views(views, 0, 2), *crops])
 
     @torch.no_grad()
     def targets(self, views: Sequence[Tensor]) -> dict[str, Tensor]:

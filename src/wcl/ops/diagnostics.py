@@ -86,6 +86,68 @@ def weak_label_quality(labels: Tensor, classes: Tensor, class_count: int) -> dic
     }
 
 
+def pair_statistics(positives: Tensor, index: Tensor) -> dict[str, Tensor]:
+    """Count the pairs that a batch of images chooses, without labels.
+
+    Args:
+        positives: (N, k) numbers of the images that each image takes as positives; −1 for none.
+            Repeated ones count once, and the image itself does not count.
+        index: (N,) numbers of the images of the batch, all different.
+
+    Returns:
+        positives: mean number of positives of an image;
+        conflicting: fraction of the pairs (i, j) within the batch where i is not among the
+            positives of j; NaN if there are no such pairs.
+    """
+    pairs = _distinct_pairs(positives, index)
+    inside, position = _positions(pairs, index)
+    mutual = (pairs[position] == index[:, None, None]).any(dim=2)
+    return {
+        "positives": (pairs >= 0).sum() / len(index),
+        "conflicting": (inside & ~mutual).sum() / inside.sum(),
+    }
+
+
+def pair_quality(positives: Tensor, index: Tensor, classes: Tensor) -> dict[str, Tensor]:
+    """Compare the pairs that a batch of images chooses with the true classes.
+
+    Args:
+        positives, index: as for `pair_statistics`.
+        classes: true classes of all images, also those outside the batch.
+
+    Returns:
+        pair_precision: fraction of the chosen pairs that are of the same class;
+        pair_recall: fraction of the batch's pairs of the same class that are chosen.
+        NaN if there are no pairs to count, and for the recall if a positive is not in the batch.
+    """
+    pairs = _distinct_pairs(positives, index)
+    chosen, own = pairs >= 0, classes[index]
+    correct = (chosen & (classes[pairs.clamp(min=0)] == own[:, None])).sum()
+    inside, _ = _positions(pairs, index)
+    ordered = own.sort().values
+    sizes = torch.searchsorted(ordered, own, right=True) - torch.searchsorted(ordered, own)
+    same_class = (sizes - 1).sum()
+    return {
+        "pair_precision": correct / chosen.sum(),
+        "pair_recall": torch.where((inside == chosen).all(), correct / same_class, math.nan),
+    }
+
+
+def _distinct_pairs(positives: Tensor, index: Tensor) -> Tensor:
+    """Return the positives of each image, where repeated ones and the image itself are −1."""
+    pairs = torch.where(positives == index[:, None], -1, positives).sort(dim=1).values
+    repeated = torch.zeros_like(pairs, dtype=torch.bool)
+    repeated[:, 1:] = pairs[:, 1:] == pairs[:, :-1]
+    return torch.where(repeated, -1, pairs)
+
+
+def _positions(images: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Return whether images are in the batch `index`, and where (anywhere if they are not)."""
+    ordered, order = index.sort()
+    place = torch.searchsorted(ordered, images).clamp(max=len(index) - 1)
+    return ordered[place] == images, order[place]
+
+
 def neighbor_quality(
     neighbors: Tensor, similarity: Tensor, before: Tensor | None = None
 ) -> dict[str, Tensor]:

@@ -41,6 +41,8 @@ METRICS = (
     Metric("largest_component", "Largest group", "Share of the batch; it should stay small.", True),
     Metric("purity", "Purity of groups", "Images of the main class of their group.", True),
     Metric("collision_rate", "Collisions", "Negative pairs that are of the same class.", True),
+    Metric("positives", "Positives", "Other images that an image takes as positives."),
+    Metric("conflicting", "One-sided positives", "Pairs chosen by one of the two only.", True),
     Metric("neighbor_similarity", "Neighbor similarity", "Mean cosine of the K neighbors."),
     Metric("neighbors_changed", "New neighbors", "Not found by the previous search.", True),
     Metric("neighbor_same_class", "Correct neighbors", "Of the same class as the image.", True),

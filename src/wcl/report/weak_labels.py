@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from wcl.config import PretrainConfig
-from wcl.methods import RunInfo, find_method
+from wcl.methods import Method, RunInfo, find_method
 from wcl.models.encoder import Encoder
 
 
@@ -17,8 +17,11 @@ def weak_labels_of(encoder: Encoder, features: Tensor, config: PretrainConfig) -
         features: (N, D) of the images.
         config: settings of the run.
     """
+    found = find_method(config.method)
+    if found.weak_labels is Method.weak_labels:
+        return None  # without building it: it may need labels, or more images than these
     info = RunInfo(len(features), config.batch_size, 1, config.crops.count)
-    method = find_method(config.method)(encoder, config.loss, info)
+    method = found(encoder, config.loss, info)
     h = features.to(encoder.device)
     projections = {name: head(h).float().cpu() for name, head in encoder.heads.items()}
     return method.weak_labels({"h": features, **projections})

@@ -149,6 +149,11 @@ def build_method(config: PretrainConfig, source: Source, steps_per_epoch: int) -
         raise InputError(
             f"--crops.count: {config.method} does not learn from small crops; set it to 0"
         )
+    if method_class.needs_labels and source.labels is None:
+        raise InputError(
+            f"--method: {config.method} learns from labels, and {source.name} has none; put the "
+            "images of each class into a sub-folder, or choose a method without labels"
+        )
     info = RunInfo(len(source), config.batch_size, steps_per_epoch, crops, source.labels)
     torch.manual_seed(config.seed)
     encoder = Encoder(describe(config, source, method_class.heads(config.loss, crops)))

@@ -1,10 +1,12 @@
 """Collect and write training metrics."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from wcl.config import PretrainConfig
 from wcl.data import Source
@@ -118,12 +120,13 @@ class Monitor:
         if is_line_due:
             figures = self._weak_label_metrics(losses, shard) | losses.diagnostics
             scalars = {name: float(value) for name, value in figures.items()}
+            scalars |= self._pair_metrics(losses.positives, shard)
             self._averages.add(scalars)
             values |= scalars | self._stopwatch.line()
             self._write({"kind": "step", "step": step, "epoch": epoch, "lr": lr} | values)
             self._terminal.show_metrics(values)
 
-    def _weak_label_metrics(self, losses: Losses, shard: BatchShard) -> dict[str, torch.Tensor]:
+    def _weak_label_metrics(self, losses: Losses, shard: BatchShard) -> dict[str, Tensor]:
         if not losses.weak_labels:
             return {}
         weak_labels, labels = losses.weak_labels[0], self._source.labels
@@ -133,6 +136,18 @@ class Monitor:
             classes = len(self._source.classes)
             metrics |= diagnostics.weak_label_quality(weak_labels, of_batch, classes)
         return metrics
+
+    def _pair_metrics(self, positives: Tensor | None, shard: BatchShard) -> dict[str, float]:
+        """Return the metrics of chosen positives that are defined in this step."""
+        if positives is None:
+            return {}
+        labels = self._source.labels
+        metrics = diagnostics.pair_statistics(positives, shard.image_index)
+        if labels is not None:
+            classes = labels.to(positives.device)
+            metrics |= diagnostics.pair_quality(positives, shard.image_index, classes)
+        values = {name: float(value) for name, value in metrics.items()}
+        return {name: value for name, value in values.items() if not math.isnan(value)}
 
     def end_epoch(
         self, step: int, epoch: int, measures: Sequence[Callable[[], dict[str, float]]]
