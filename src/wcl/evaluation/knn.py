@@ -13,7 +13,7 @@ from wcl.evaluation.result import Result
 from wcl.models.encoder import Encoder
 from wcl.neighbors import nearest
 
-_MAX_K = 200  # the default of Wu et al. and of the paper
+_MAX_K = 200  # as in Wu et al.; the paper has no k-NN evaluation
 
 
 def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Result:

@@ -14,7 +14,8 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, ob
     """Return two groups: matrices and kernels with weight decay, biases and norms without.
 
     Biases and the parameters of norm layers are those with at most one dimension. LARS applies no
-    trust ratio to a group without decay either, like the paper.
+    trust ratio to a group without decay either, as in the authors' code; the paper names no such
+    exceptions.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     return [
