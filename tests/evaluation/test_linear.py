@@ -23,7 +23,8 @@ def test_linear_learns_and_repeats_exactly(mode: str, run: Path) -> None:
     assert results[0].details["top5"] >= results[0].top1
 
 
-def test_the_linear_layer_is_trained_as_the_protocol_says() -> None:
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_the_linear_layer_is_trained_as_the_protocol_says(nesterov: bool) -> None:
     """Against a hand-written loop: SGD, momentum 0.9, cosine from 0.1·batch/256, no decay."""
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(64, 8, generator=generator)
@@ -31,7 +32,7 @@ def test_the_linear_layer_is_trained_as_the_protocol_says() -> None:
     batches = [(inputs[:32], labels[:32]), (inputs[32:], labels[32:])]
     cpu = torch.device("cpu")
     layer, start = (
-        fit(lambda epoch: iter(batches), 2, epochs, (8, 3), [0.1 * 32 / 256], 0, cpu)[0]
+        fit(lambda epoch: iter(batches), 2, epochs, (8, 3), [0.1 * 32 / 256], 0, cpu, nesterov)[0]
         for epochs in (3, 0)
     )
     weight, bias = start.weight.detach().clone(), start.bias.detach().clone()
@@ -42,8 +43,10 @@ def test_the_linear_layer_is_trained_as_the_protocol_says() -> None:
         grads = torch.autograd.grad(F.cross_entropy(x @ weight.T + bias, y), (weight, bias))
         rate = 0.1 * 32 / 256 * 0.5 * (1 + torch.cos(torch.tensor(torch.pi * step / 6)))
         momentum = [0.9 * m + g for m, g in zip(momentum, grads, strict=True)]
-        weight = (weight - rate * momentum[0]).detach()
-        bias = (bias - rate * momentum[1]).detach()
+        ahead = [g + 0.9 * m for g, m in zip(grads, momentum, strict=True)]  # Nesterov's
+        update = ahead if nesterov else momentum
+        weight = (weight - rate * update[0]).detach()
+        bias = (bias - rate * update[1]).detach()
     torch.testing.assert_close(layer.weight.detach(), weight, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(layer.bias.detach(), bias, rtol=1e-5, atol=1e-6)
 
@@ -55,3 +58,12 @@ def test_a_sweep_of_rates_is_the_single_probes(run: Path) -> None:
         assert alone.top1 == row["top1"]
         assert alone.details["top5"] == row["top5"]
     assert sweep.top1 == sweep.details["sweep"][0]["top1"]
+
+
+def test_the_option_reaches_the_optimizer(run: Path) -> None:
+    plain, ahead = (
+        wcl.evaluate(run, "linear", "digits", lr=3.0, epochs=1, nesterov=nesterov)
+        for nesterov in (False, True)
+    )
+    assert (plain.details["nesterov"], ahead.details["nesterov"]) == (False, True)
+    assert plain.top1 != ahead.top1

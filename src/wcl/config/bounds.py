@@ -27,9 +27,11 @@ class Bounds:
     is_range: bool = False
     """Whether the numbers are the ends of a range, the lower one first."""
 
-    def allow(self, value: float | tuple[float, ...]) -> bool:
-        """Return whether the value is within the bounds."""
-        numbers = value if isinstance(value, tuple) else (value,)
+    def allow(self, value: float | tuple[float, ...] | None) -> bool:
+        """Return whether the value is within the bounds; None always is."""
+        if value is None:
+            return True
+        numbers = value if isinstance(value, tuple | list) else (value,)
         if self.is_range and list(numbers) != sorted(numbers):
             return False
         return all(
@@ -66,6 +68,7 @@ Amount = Annotated[float, at_least(0)]
 Probability = Annotated[float, between(0, 1)]
 PositiveRange = Annotated[tuple[float, float], Bounds(0, is_open=True, is_range=True)]
 AreaRange = Annotated[tuple[float, float], Bounds(0, 1, is_open=True, is_range=True)]
+OptionalAreaRange = Annotated[tuple[float, float] | None, Bounds(0, 1, is_open=True, is_range=True)]
 Seed = Annotated[int, between(0, 2**63 - 1)]
 Threads = Annotated[int, between(0, 4096)]
 Workers = Annotated[int, between(-1, 1024)]

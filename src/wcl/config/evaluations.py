@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from wcl.config.bounds import Bounds, Count, PositiveCount, Seed, Threads, Workers, at_least
+from wcl.config.bounds import (
+    Bounds,
+    Count,
+    OptionalAreaRange,
+    PositiveCount,
+    Seed,
+    Threads,
+    Workers,
+    at_least,
+    between,
+)
 
 LEARNING_RATES = Bounds(0, 1e35, is_open=True)  # float32 ends at 3e38
 COSTS = Bounds(0, 1e6, is_open=True)  # beyond it, an SVM takes hours and cannot be interrupted
@@ -20,6 +30,8 @@ class EvalConfig:
     """Test images, if they are stored elsewhere."""
     classes: Count = 0
     """Use only this many classes, the first by name; 0 for all."""
+    image_size: Annotated[int, between(0, 4096)] = 0
+    """Height and width of the images in pixels; 0 for those of pretraining."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
     threads: Threads = 0
@@ -63,6 +75,11 @@ class LinearConfig(ClassifyConfig):
     lr: float | list[float] | str = 0.1
     """Learning rate at batch size 256, scaled linearly with the batch. Several values, such as
     0.1,0.3,1, are trained side by side; all are printed and the first is the result."""
+    nesterov: bool = False
+    """Nesterov momentum, which the authors of SimCLR and of WCL use on ImageNet."""
+    scale: OptionalAreaRange = None
+    """Range of the area of the training crops as a fraction of the image's, such as [0.08, 1]; by
+    default that of pretraining."""
     seed: Seed = 0
     """Seed of the order of the images, the crops and the initial classifier."""
 
@@ -102,6 +119,9 @@ class FinetuneConfig(EvalConfig):
     """Learning rate of the encoder at batch size 256, scaled linearly with the batch."""
     lr: Annotated[float, LEARNING_RATES] = 0.5
     """Learning rate of the classifier, likewise."""
+    scale: OptionalAreaRange = None
+    """Range of the area of the training crops as a fraction of the image's, such as [0.08, 1]; by
+    default that of pretraining."""
     scratch: bool = True
     """Also train the same network from scratch."""
     scratch_lr: Annotated[float, LEARNING_RATES] = 0.3

@@ -98,6 +98,9 @@ class CommandParser(ArgumentParser):
         if message.startswith('Parser key "'):
             name = message.split('"')[1]
             expected, _, value = message.partition("Expected ")[2].partition(". Got value: ")
+            if " of the Union " in message:  # such as a range or None; the first type counts
+                expected = expected.splitlines()[0]
+                value = message.rpartition("Given value: ")[2]
             if value:
                 return f"--{name}: {value.splitlines()[0]} is not {_wanted(expected)}"
             return unknown(name, self.names)

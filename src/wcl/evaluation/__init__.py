@@ -12,6 +12,7 @@ from typing import Any
 from wcl.config import PROTOCOLS, EvalConfig
 from wcl.config.bounds import check_bounds
 from wcl.evaluation.overlap import overlap
+from wcl.evaluation.preprocessing import with_preprocessing
 from wcl.evaluation.result import Result, show
 from wcl.evaluation.splits import labeled_splits
 from wcl.models.encoder import Encoder, load
@@ -47,6 +48,7 @@ def evaluate(
     config = config or PROTOCOLS[protocol](data=str(data), **options)
     check_config(config)
     encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
+    encoder = with_preprocessing(encoder, config)
     multi_label = getattr(module, "MULTI_LABEL", False)
     train, test = labeled_splits(config, encoder.description.channels, multi_label)
     if shared := overlap(train, test):

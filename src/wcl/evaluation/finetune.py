@@ -23,6 +23,7 @@ from wcl.evaluation.crop_features import crop_and_flip
 from wcl.evaluation.features import BATCH, none_can_be_read, pixel_batches
 from wcl.evaluation.few_labels import is_draw, labeled_rows, write_manifest
 from wcl.evaluation.linear import untrained_layer
+from wcl.evaluation.preprocessing import preprocessing
 from wcl.evaluation.result import Result
 from wcl.models.encoder import Encoder
 from wcl.ops.randomness import seed_of
@@ -74,6 +75,7 @@ def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConf
         "start": config.start,
         "epochs": epochs,
         "batch_size": batch_size,
+        **preprocessing(encoder),
         "top5": _accuracy(correct[0]),
     }
     if config.scratch:

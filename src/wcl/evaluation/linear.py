@@ -1,6 +1,7 @@
 """Linear probe: one linear layer on the frozen encoder (the paper's evaluation protocol).
 
-SGD with momentum 0.9, learning rate 0.1·batch/256 with cosine decay, no weight decay, 80 epochs.
+SGD with momentum 0.9, learning rate 0.1·batch/256 with cosine decay, no weight decay, 80 epochs;
+Nesterov momentum, the size of the images and the scale of the crops are options.
 The result is the accuracy after the LAST epoch. `paper` computes features of new random crops and
 flips in every epoch; `fast` does so in a few epochs and reuses their features in the others.
 """
@@ -18,6 +19,7 @@ from wcl.evaluation.classification import setting_values, sweep_details
 from wcl.evaluation.confusion import check_confusion, class_results
 from wcl.evaluation.crop_features import Batches, CropFeatures
 from wcl.evaluation.features import features
+from wcl.evaluation.preprocessing import preprocessing
 from wcl.evaluation.result import Result
 from wcl.models.encoder import Encoder
 from wcl.ops.randomness import seed_of
@@ -38,7 +40,8 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
     batches = crops.cached(config.epochs) if config.mode == "fast" else crops.fresh
     peaks = [lr * batch_size / 256 for lr in lrs]
     shape = encoder.feature_dim, len(train.classes)
-    layers = fit(batches, crops.steps, config.epochs, shape, peaks, config.seed, encoder.device)
+    steps, device = crops.steps, encoder.device
+    layers = fit(batches, steps, config.epochs, shape, peaks, config.seed, device, config.nesterov)
     sweep = []
     with torch.no_grad():
         for lr, layer in zip(lrs, layers, strict=True):
@@ -50,8 +53,14 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
             sweep.append({"lr": lr, "top1": float(top1), "top5": float(top5)})
         predicted = layers[0](test_features).argmax(dim=1)
     rows = class_results(config, predicted, test_labels, train.classes)
-    details = {"top5": sweep[0]["top5"], "mode": config.mode, "epochs": config.epochs}
-    details |= sweep_details(sweep)
+    details = {
+        "top5": sweep[0]["top5"],
+        "mode": config.mode,
+        "epochs": config.epochs,
+        "nesterov": config.nesterov,
+        **preprocessing(encoder),
+        **sweep_details(sweep),
+    }
     return Result("linear", sweep[0]["top1"], crops.num_images, len(test_labels), details, rows)
 
 
@@ -63,6 +72,7 @@ def fit(
     peaks: Sequence[float],
     seed: int,
     device: torch.device,
+    nesterov: bool = False,
 ) -> list[nn.Linear]:
     """Train layers of shape (inputs, classes) on `batches(epoch)`, `steps` in each epoch.
 
@@ -70,7 +80,7 @@ def fit(
     """
     layers = [untrained_layer(shape, seed).to(device) for _ in peaks]
     optimizers = [
-        torch.optim.SGD(layer.parameters(), lr=peak, momentum=0.9)
+        torch.optim.SGD(layer.parameters(), lr=peak, momentum=0.9, nesterov=nesterov)
         for layer, peak in zip(layers, peaks, strict=True)
     ]
     step, total = 0, steps * epochs

@@ -17,6 +17,7 @@ from torch import Tensor
 from wcl.config import ProjectConfig
 from wcl.data import Source, subset, with_channels
 from wcl.evaluation.features import features_and_rows
+from wcl.evaluation.preprocessing import with_preprocessing
 from wcl.evaluation.result import Result
 from wcl.models.encoder import Encoder, load
 from wcl.ops.randomness import seed_of
@@ -42,7 +43,8 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
     must_be_new(table)
     encoders = {"run": encoder}
     if config.against:
-        encoders["against"] = load(config.against, best_device(config.device))
+        other = load(config.against, best_device(config.device))
+        encoders["against"] = with_preprocessing(other, config)
     chosen = choose(test, config)
     features = {}
     for name, one in encoders.items():

@@ -1,0 +1,40 @@
+"""How an evaluation prepares images, where it differs from pretraining."""
+
+import copy
+import dataclasses
+from typing import Any
+
+from wcl.config import EvalConfig
+from wcl.models.backbones import timm_options
+from wcl.models.encoder import Encoder
+from wcl.system.errors import InputError
+
+
+def with_preprocessing(encoder: Encoder, config: EvalConfig) -> Encoder:
+    """Return the encoder with the image size and the crop scale of an evaluation.
+
+    The weights are shared with the given encoder, which stays as it is.
+
+    Raises:
+        InputError: the backbone accepts only images of the size of its pretraining.
+    """
+    described = encoder.description
+    image_size = config.image_size or described.image_size
+    scale = getattr(config, "scale", None) or described.scale  # not all protocols train on crops
+    if image_size == described.image_size and scale == described.scale:
+        return encoder
+    name = described.model.backbone
+    if image_size != described.image_size and "img_size" in timm_options(name, 3, image_size):
+        raise InputError(
+            f"--image_size: {name} accepts only images of {described.image_size} pixels, as in its "
+            "pretraining; leave it out"
+        )
+    prepared = copy.copy(encoder)
+    prepared.description = dataclasses.replace(described, image_size=image_size, scale=tuple(scale))
+    return prepared
+
+
+def preprocessing(encoder: Encoder) -> dict[str, Any]:
+    """Return the image size and the crop scale of an evaluation, for its result."""
+    described = encoder.description
+    return {"image_size": described.image_size, "scale": list(described.scale)}
