@@ -50,7 +50,10 @@ def test_voc_is_measured_by_mean_average_precision(photos: Path, kit: Path) -> N
 
 
 def test_the_whole_set_is_the_protocol_written_out(photos: Path, kit: Path) -> None:
-    """Against scikit-learn on the encoder's own features, class by class."""
+    """Against scikit-learn on the encoder's own features, class by class.
+
+    Images with difficult objects alone are negatives in training and left out at test.
+    """
     encoder = wcl.load(photos)
     kits = [wcl.data.open_splits(str(kit))[i] for i in range(2)]
     x, y = (
@@ -62,13 +65,37 @@ def test_the_whole_set_is_the_protocol_written_out(photos: Path, kit: Path) -> N
     for name in ("cat", "dog", "person"):
         c = list(kits[0].classes).index(name)
         train, test = (s.multi_labels[:, c].numpy() for s in kits)  # type: ignore[index]
-        svm = LinearSVC(C=1.0, class_weight={1: 2, 0: 1}, dual=False).fit(
-            x[train != -1], train[train != -1]
-        )
+        assert (train == -1).any()
+        svm = LinearSVC(C=1.0, class_weight={1: 2, 0: 1}, dual=False).fit(x, train == 1)
         scores = svm.decision_function(y[test != -1])
         precisions.append(average_precision_score(test[test != -1], scores))
     found = wcl.evaluate(photos, "lowshot", kit, k="1", draws=1).score
     assert found == pytest.approx(np.mean(precisions), abs=1e-6)
+
+
+def test_difficult_objects_are_left_out_at_test_only(photos: Path, tmp_path: Path) -> None:
+    """Against kits with other annotations of the same images."""
+
+    def score(train: list[str], test: list[str] | None) -> float:
+        """Change the objects of one image of each split; None leaves the test image out."""
+        lists: dict[str, dict[str, list[str]]] = {
+            name: {
+                f"{i:06d}": ["cat", "dog"] if i % 2 else ["dog"] for i in range(first, first + 20)
+            }
+            for name, first in (("trainval", 0), ("test", 100))
+        }
+        lists["trainval"]["000000"] = train
+        lists["test"]["000100"] = test or []
+        if test is None:
+            del lists["test"]["000100"]
+        kit = voc_kit(tmp_path / str(len(list(tmp_path.iterdir()))), lists)
+        # Dogs are in every image, so their precision is 1: the score measures cats.
+        return wcl.evaluate(photos, "lowshot", kit, k="1", draws=1).score
+
+    difficult = score(["dog", "cat?"], ["dog", "cat?"])
+    assert difficult == score(["dog"], ["dog", "cat?"])  # absent in training
+    assert difficult != score(["dog", "cat"], ["dog", "cat?"])
+    assert difficult == score(["dog", "cat?"], None)  # left out at test
 
 
 def test_what_was_drawn_is_written_down(photos: Path, kit: Path) -> None:

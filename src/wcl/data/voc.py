@@ -22,8 +22,7 @@ class VocSource(ImageFiles):
     """The images of one list of a VOC folder, with `multi_labels`.
 
     A class is 1 if the image has an object of it, 0 if it has none, and -1 if all its objects of
-    that class are marked `difficult`. VOC's own tools ignore such an image for that class: neither
-    its precision and recall nor its example classifier count it.
+    that class are marked `difficult`. VOC's own tools ignore such an image for that class.
 
     The classes are VOC's twenty, or all that occur if there are others.
     """

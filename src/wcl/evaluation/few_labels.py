@@ -27,7 +27,7 @@ from wcl.system.paths import expanded, one_line
 from wcl.system.progress import track
 
 Labels = npt.NDArray[np.int8]
-"""(images, classes): 1 positive, 0 negative, -1 not used for that class."""
+"""(images, classes): 1 positive, 0 negative, -1 not used for that class (in data: difficult)."""
 Scheme = Literal["union", "per-class"]
 _DRAW = re.compile(r"(\d{1,9}(?:\.\d+)?)%|(\d{1,9})-per-class")
 
@@ -151,10 +151,10 @@ def draw(
 ) -> TrainingSet:
     """Draw k examples of every class.
 
-    `union`: k positives of every class; every drawn image keeps all its labels. `per-class`: k
-    positives and (classes − 1)·k negatives of every class, or as many as exist, for that class
-    only. The draw of a class depends only on its images, the seed, k and the run; the positives
-    are the same in both schemes.
+    `union`: k positives of every class; every drawn image keeps all its labels, where difficult
+    counts as absent. `per-class`: k positives and (classes − 1)·k negatives of every class, or as
+    many as exist, for that class only. The draw of a class depends only on its images, the seed, k
+    and the run; the positives are the same in both schemes.
 
     Args:
         labels: (images, classes), each class with at least k ones.
@@ -173,7 +173,7 @@ def draw(
 
         positives = sample(1, k)
         if scheme == "union":
-            chosen[positives] = labels[positives]
+            chosen[positives] = labels[positives] == 1
         else:
             chosen[positives, number] = 1
             chosen[sample(0, (len(classes) - 1) * k), number] = 0

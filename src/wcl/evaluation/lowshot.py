@@ -17,8 +17,9 @@ The average precision is scikit-learn's, without interpolation. VISSL and PCL fi
 precision to the highest at any larger recall, which gives slightly more; VOC2007's own tool samples
 that raised curve at eleven points.
 
-'Difficult' objects (-1) are left out for their class in training and test, as in VISSL and VOC's
-own tools. PCL counts them as absent.
+An image whose objects of a class are all 'difficult' (-1) is left out for that class at test. In
+training it counts as one without the class, as in PCL and, on all images, in VISSL; `per-class`
+draws it neither as a positive nor as a negative, like VISSL.
 """
 
 from collections.abc import Sequence
@@ -86,7 +87,7 @@ def lowshot(encoder: Encoder, train: Source, test: Source, config: LowshotConfig
         folder = RunFolder(encoder.home).lowshot
         written = write_draws(folder, sets, classes, known.places, config.scheme, config.seed)
         details |= {} if written is None else {"drawn": str(written)}
-    sets.append(TrainingSet(None, 0, labels))
+    sets.append(TrainingSet(None, 0, (labels == 1).astype(np.int8)))
 
     figures: dict[tuple[int | None, float], list[dict[str, float]]] = {}
     tasks = [(chosen, cost) for chosen in sets for cost in costs]
