@@ -30,7 +30,7 @@ from wcl.config.bounds import between
 from wcl.distributed.sharding import BatchShard
 from wcl.methods.wcl import WCL, WCLSettings
 from wcl.paper import sources
-from wcl.paper.purity import weak_label_quality
+from wcl.paper.pairs import pair_quality
 from wcl.paper.result_store import ResultStore, open_result_store
 from wcl.paper.scales import at_scale
 from wcl.paper.tables import Cell, only
@@ -174,7 +174,7 @@ def main() -> None:
         print(row, file=sys.stderr)
         measured = [accuracy(store, cell, seed, figure) for seed in args.seeds]
         runs = [store.run_folder(cell.run, seed) for seed in args.seeds]
-        worth = [weak_label_quality(run) or {} for run in runs]
+        worth = [pair_quality(run) for run in runs]
         table.add_row(
             row,
             mean_and_deviation([100 * each["pair_precision"] for each in worth]),

@@ -1,9 +1,11 @@
 """The tables of the paper with its settings; `scales` makes them smaller."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from wcl.paper.published import published, published_figure
+from wcl.paper.systems import sweep, systems
 from wcl.paper.tables import Cell, Figure, Measure, Run, Table
 
 _LINEAR = Measure("linear", {"mode": "paper"})
@@ -187,7 +189,7 @@ def _mechanisms() -> Table:
     return Table("mechanisms", "The mechanisms of WCL, changed one at a time", tuple(cells))
 
 
-_TABLES = {
+_TABLES: dict[str, tuple[Callable[[], Table], str]] = {
     "cifar": (_cifar, "SimCLR and WCL by batch size and epochs, on CIFAR-10 and -100 (Table 1)"),
     "heads": (_heads, "the two heads and the losses of crops, one by one (Table 2)"),
     "warmup": (_warmup, "the epoch from which crops are cut from neighbors (Table 3)"),
@@ -197,6 +199,9 @@ _TABLES = {
     "voc": (_voc, "SVMs on a few labeled images of VOC07 (Table 7)"),
     "tsne": (_tsne, "two t-SNE maps (Figure 4)"),
     "mechanisms": (_mechanisms, "one part of the method changed at a time; not in the paper"),
+    "systems": (partial(systems, "digits"), "every system side by side; not in the paper"),
+    "sweep": (partial(sweep, "digits"), "how the settings of the systems were chosen"),
 }
 NAMES = tuple(_TABLES)
+NOT_IN_PAPER = ("mechanisms", "systems", "sweep")
 DESCRIPTIONS = {name: description for name, (_, description) in _TABLES.items()}

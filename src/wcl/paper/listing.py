@@ -19,8 +19,6 @@ from wcl.system.progress import console, track
 from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_file import read_metrics
 
-_IMAGES = {"digits": 1_297, "cifar10": 50_000, "cifar100": 50_000, "imagenet": 1_281_167}
-_IMAGENET_CLASSES = 1_000
 _SMALL_BATCH, _LARGE_BATCH = 8, 256
 _QUICK_STEP = 1.0  # seconds; if the small batch takes less, the large one is timed
 
@@ -40,7 +38,7 @@ def listing(store: ResultStore, name: str, cells: tuple[Cell, ...], seeds: range
         key = repr((settings.method, settings.model, settings.image_size, settings.crops.count))
         if key not in seconds_per_image:
             seconds_per_image[key] = _seconds_per_image(settings, cell.run.data, scale)
-        images = settings.epochs * images_per_epoch(settings, cell.run.data, scale)
+        images = settings.epochs * sources.images_per_epoch(settings, cell.run.data, scale)
         lines.append(
             {
                 "row": cell.row,
@@ -64,16 +62,6 @@ def seconds_left(lines: list[dict[str, Any]]) -> float:
         for run in line["runs"][line["done"] :]  # seeds are made in order
     }
     return float(sum(open_runs.values()))
-
-
-def images_per_epoch(settings: PretrainConfig, data: str, scale: str) -> int:
-    """Return the number of images of an epoch, from the published sizes of the data sets."""
-    if scale == "smoke" and data != "digits":
-        return 32
-    images = _IMAGES[data]
-    if settings.classes:
-        images = images * settings.classes // _IMAGENET_CLASSES
-    return min(images, settings.limit) if settings.limit else images
 
 
 def show_listing(found: dict[str, Any]) -> None:

@@ -1,24 +1,21 @@
 """Gains over SimCLR, each with the quality of the weak labels of its run."""
 
-import math
-import statistics
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
+from wcl.paper.pairs import pair_quality
 from wcl.paper.result_store import ResultStore, settings_of
 from wcl.paper.tables import Cell, Figure, Table
-from wcl.system.run_folder import RunFolder
-from wcl.training.metrics_file import read_metrics
 
 # The figure of each measure of accuracy that gains are computed from.
-_FIGURES = {"few_labels": "3", "linear": "top1"}
-_QUALITIES = ("purity", "pair_precision", "pair_recall")
-_LAST = 1 / 4  # of a run's epochs, over which the quality is averaged
+_FIGURES = {"frozen": "3", "linear": "top1"}
 
 
 class Point(NamedTuple):
-    """A row of a table with one seed, compared with SimCLR of the same seed."""
+    """A row of a table with one seed, compared with SimCLR of the same seed.
+
+    See `pair_quality` for purity, precision and recall.
+    """
 
     row: str
     seed: int
@@ -26,13 +23,10 @@ class Point(NamedTuple):
     figure: str
     """The column of the table that the gain is of."""
     purity: float
-    """Share of the images that are of their component's most common class."""
     gain: float
     """Percentage points over SimCLR."""
     pair_precision: float
-    """Share of the positive pairs that are of one class."""
     pair_recall: float
-    """Share of the pairs of one class that are positive."""
     family: str
     run: str
     baseline: str
@@ -46,8 +40,7 @@ def points_of(table: Table, store: ResultStore, seeds: range) -> list[Point]:
         for seed in seeds:
             ours, theirs = store.figures(cell, seed), store.figures(baseline, seed)
             run = store.run_folder(cell.run, seed)
-            quality = weak_label_quality(run)
-            if ours is None or theirs is None or quality is None:
+            if ours is None or theirs is None or "purity" not in (quality := pair_quality(run)):
                 continue
             points.append(
                 Point(
@@ -59,20 +52,12 @@ def points_of(table: Table, store: ResultStore, seeds: range) -> list[Point]:
                     family=_family(cell, store),
                     run=run.name,
                     baseline=store.run_folder(baseline.run, seed).name,
-                    **quality,
+                    purity=quality["purity"],
+                    pair_precision=quality["pair_precision"],
+                    pair_recall=quality["pair_recall"],
                 )
             )
     return points
-
-
-def weak_label_quality(run: Path) -> dict[str, float] | None:
-    """Return the quality of a run's weak labels in its last quarter; None if it has none."""
-    lines = read_metrics(RunFolder(run).metrics)
-    lines = [line for line in lines if line["kind"] == "epoch" and "purity" in line]
-    if not lines:
-        return None
-    last = lines[-math.ceil(len(lines) * _LAST) :]
-    return {name: statistics.fmean(line[name] for line in last) for name in _QUALITIES}
 
 
 def _compared(table: Table, store: ResultStore) -> Iterator[tuple[Cell, Cell, Figure]]:

@@ -11,10 +11,14 @@ from typing import Any
 
 from wcl.config import PretrainConfig, ReproduceConfig, flat
 from wcl.config.layering import settings
+from wcl.data import open_splits
 from wcl.methods import method_settings
+from wcl.paper.pairs import pair_quality
+from wcl.paper.sources import images_per_epoch
 from wcl.paper.tables import Cell, Measure, Run
 from wcl.system.errors import InputError
 from wcl.system.files import atomic_write, holds_files
+from wcl.system.machine import best_device, use_threads
 from wcl.system.paths import expanded
 from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_file import read_metrics
@@ -60,6 +64,7 @@ class ResultStore:
 
     def run_folder(self, run: Run, seed: int) -> Path:
         """Return the folder of a run; its name depends on all settings that change the result."""
+        run = self._with_epochs(run)
         config = settings_of(run, seed, self.sources[run.data], self.config)
         defaults = flat(asdict(config.defaults()))
         changed = {
@@ -74,15 +79,32 @@ class ResultStore:
 
     def result_file(self, cell: Cell, seed: int) -> Path:
         """Return the file of a cell's result; its name depends on run and measure."""
-        measure, run = cell.measure, self.run_folder(cell.run, seed)
+        measure = cell.measure
+        if measure.protocol == "cost":
+            seed = 0  # the cost does not depend on it
+        run = self.run_folder(cell.run, seed)
         key: dict[str, Any] = {"options": dict(measure.options)}
         key["data"] = self.sources.get(measure.data, "")
         if measure.against is not None:
             key["against"] = self.run_folder(measure.against, seed).name
         return self.folder / "results" / f"{run.name}-{measure.protocol}-{_hash(key)}.json"
 
+    def _with_epochs(self, run: Run) -> Run:
+        """Return a run with as many epochs as fit into its time, once its cost is measured."""
+        epochs = run.epochs
+        if run.time_of is not None and (file := self._cost_file(run)).exists():
+            cost = json.loads(file.read_text(encoding="utf-8"))["figures"]
+            epochs = max(1, round(epochs / cost["time"]))
+        return replace(run, epochs=epochs, time_of=None)
+
+    def _cost_file(self, run: Run) -> Path:
+        """Return the file of the cost of a run, which its number of epochs depends on."""
+        return self.result_file(_cost_cell(run), 0)
+
     def figures(self, cell: Cell, seed: int) -> dict[str, float] | None:
         """Return the figures of a cell by their keys; None if it is not done."""
+        if cell.run.time_of is not None and not self._cost_file(cell.run).exists():
+            return None
         file = self.result_file(cell, seed)
         if not file.exists():
             return None
@@ -94,8 +116,10 @@ class ResultStore:
         """Train and measure a cell unless it is done; return False if training was stopped."""
         if self.figures(cell, seed) is not None:
             return True
+        if cell.run.time_of is not None:
+            self.make(_cost_cell(cell.run), 0)
         runs = [run for run in (cell.measure.against, cell.run) if run is not None]
-        if not all(self._train(run, seed) for run in runs):
+        if cell.measure.protocol != "cost" and not all(self._train(run, seed) for run in runs):
             return False
         figures, details = self._measure(cell, seed)
         run = self.run_folder(cell.run, seed)
@@ -107,6 +131,7 @@ class ResultStore:
     def _train(self, run: Run, seed: int) -> bool:
         from wcl.apps import pretrain
 
+        run = self._with_epochs(run)
         folder = RunFolder(self.run_folder(run, seed))
         config = settings_of(run, seed, self.sources[run.data], self.config)
         config = replace(config, out=str(folder.path))
@@ -118,19 +143,33 @@ class ResultStore:
         run, measure = self.run_folder(cell.run, seed), cell.measure
         if measure.protocol == "time":
             return {"seconds": seconds_per_epoch(run)}, {}
+        if measure.protocol == "pairs":
+            return {name: 100 * value for name, value in pair_quality(run).items()}, {}
+        if measure.protocol == "cost":
+            return self._cost(cell), {}
         from wcl.models.encoder import load
-        from wcl.system.machine import best_device
 
         encoder = load(run, best_device(self.config.device))
-        if measure.protocol == "few_labels":
-            from wcl.apps.demo import accuracies
+        if measure.protocol == "frozen":
+            from wcl.paper.frozen import frozen_accuracies
 
-            labels = ("1", "3", "10", "all")
-            return dict(zip(labels, (100 * a for a in accuracies(encoder)), strict=True)), {}
+            use_threads(self.config.threads)
+            return frozen_accuracies(encoder, *open_splits(self.sources[cell.run.data])), {}
         from wcl.evaluation import evaluate
 
         result = evaluate(encoder, measure.protocol, **self._options(cell, seed)).as_dict()
         return figures_of(measure, result), result
+
+    def _cost(self, cell: Cell) -> dict[str, float]:
+        from wcl.paper.cost import relative_cost
+
+        assert cell.measure.against is not None
+        runs = cell.run, cell.measure.against
+        config, other = (settings_of(run, 0, "", self.config) for run in runs)
+        use_threads(self.config.threads)
+        return relative_cost(
+            config, other, images_per_epoch(config, cell.run.data, self.config.scale)
+        )
 
     def _options(self, cell: Cell, seed: int) -> dict[str, Any]:
         measure = cell.measure
@@ -151,6 +190,11 @@ class ResultStore:
             if measure.against is not None:
                 options["against"] = str(self.run_folder(measure.against, seed))
         return options
+
+
+def _cost_cell(run: Run) -> Cell:
+    """Return the cell that measures the time of a run relative to the one it gets the time of."""
+    return Cell("", replace(run, time_of=None), Measure("cost", against=run.time_of), ())
 
 
 def open_result_store(config: ReproduceConfig) -> Path:

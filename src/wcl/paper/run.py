@@ -35,7 +35,8 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
     """
     table = at_scale(name, config.scale)
     cells = only(table, config.only)
-    seeds = range(config.seeds or SCALES[config.scale].seeds)
+    first = table.first_seed
+    seeds = range(first, first + (config.seeds or SCALES[config.scale].seeds))
     store = ResultStore(expanded(config.out), config, _sources_of(table, cells, config))
     if wants_list:
         found = listing(store, name, cells, seeds)
@@ -117,6 +118,7 @@ def _write(
         "title": table.title,
         "about": SCALES[store.config.scale].about,
         "unit": table.unit,
+        "wide": table.wide,
         "lines": fill(table, cells, store.figures, seeds),
         "notes": list(table.notes),
         "failed": failed,

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wcl.paper.catalog import NAMES, table
+from wcl.paper.catalog import NAMES, NOT_IN_PAPER, table
+from wcl.paper.systems import sweep, systems
 from wcl.paper.tables import Cell, Figure, Measure, Run, Table
 from wcl.system.errors import InputError
 
@@ -25,13 +26,13 @@ SCALES = {
     "smoke": Scale(
         "synthetic images or a few digits, tiny networks; only checks that every cell can be made",
         1,
-        NAMES,
+        tuple(name for name in NAMES if name != "sweep"),
     ),
     "digits": Scale(
         "1,297 handwritten digits, a network of 0.1 M parameters, 100 epochs; accuracy by the "
         "nearest of a few labeled images",
         5,
-        ("mechanisms", "heads", "warmup", "tsne"),
+        (*NOT_IN_PAPER, "heads", "warmup", "tsne"),
     ),
     "cpu": Scale(
         "20,000 images of CIFAR-10, also in place of ImageNet, a network of 1.2 M parameters, a "
@@ -40,7 +41,7 @@ SCALES = {
         NAMES,
     ),
     "paper": Scale(
-        "the paper's settings", 1, tuple(name for name in NAMES if name != "mechanisms")
+        "the paper's settings", 1, tuple(name for name in NAMES if name not in NOT_IN_PAPER)
     ),
 }
 _SMOKE_CAVEAT = (
@@ -83,6 +84,8 @@ def at_scale(name: str, scale: str) -> Table:
     if name not in SCALES[scale].tables:
         others = ", ".join(other for other, found in SCALES.items() if name in found.tables)
         raise InputError(f"--scale: {name} has no scale {scale}; it has {others}")
+    if name in ("systems", "sweep"):
+        return _of_systems(name, scale)
     original = table(name)
     if scale == "paper":
         return original
@@ -97,6 +100,16 @@ def at_scale(name: str, scale: str) -> Table:
     elif name != "mechanisms":
         notes = (*notes, _CAVEAT)
     return dataclasses.replace(original, cells=tuple(cells), notes=notes)
+
+
+def _of_systems(name: str, scale: str) -> Table:
+    """Return a table of the systems; at the scale smoke, that of the digits with tiny runs."""
+    build = {"systems": systems, "sweep": sweep}[name]
+    if scale != "smoke":
+        return build(scale)
+    original = build("digits")
+    cells = tuple(_shrunk(cell, _smoke_run) for cell in original.cells)
+    return dataclasses.replace(original, cells=cells, notes=(_SMOKE_CAVEAT,))
 
 
 def _shrunk(cell: Cell, shrink: Callable[[Run], Run]) -> Cell:
@@ -118,7 +131,9 @@ def _smoke_run(run: Run) -> Run:
     changes = {**run.changes, "batch_size": batch_size}
     if run.recipe == "digits":
         changes |= {**(_DIGITS_CROPS if run.crops else {}), **_TINY_HEADS, **_TINY_LOG}
-        return Run("digits", "digits", 2, {**changes, "limit": 64})
+        changes |= {"limit": 64}
+        time_of = run.time_of and _smoke_run(run.time_of)
+        return Run("digits", "digits", 2, changes, time_of=time_of)
     changes |= {**_TINY, **({"crops.size": 16} if run.crops else {})}
     return dataclasses.replace(run, epochs=2, changes=changes)
 
@@ -132,7 +147,7 @@ def _digits(cell: Cell) -> Cell:
         Figure(column, key, cell.figures[0].paper, comparable=False)
         for column, key in _FEW_LABELS.items()
     )
-    return dataclasses.replace(cell, measure=Measure("few_labels"), figures=figures)
+    return dataclasses.replace(cell, measure=Measure("frozen"), figures=figures)
 
 
 def _digits_run(run: Run) -> Run:

@@ -16,6 +16,7 @@ from wcl.system.files import atomic_write
 Results = Callable[[Cell, int], dict[str, float] | None]
 """The figures of a cell with a seed, by their keys; None if it is not done."""
 
+_WIDE = 150
 _COLUMNS = {
     "row": "",
     "column": "figure",
@@ -63,6 +64,7 @@ def fill(
             {
                 "row": cell.row,
                 "column": figure.column,
+                "unit": figure.unit,
                 "paper": figure.paper,
                 "ours": mean,
                 "ours_deviation": _deviation(ours),
@@ -119,7 +121,10 @@ def show(filled: dict[str, Any]) -> None:
     for name, *values in rows:
         table.add_row(*map(escape, ["" if name == previous else name, *values]))
         previous = name
-    Console().print(table)
+    console = Console()
+    if filled["wide"]:  # lines that wrap are easier to read than cells that do
+        console.width = max(console.width, _WIDE)
+    console.print(table)
     for line in _notes(filled):
         print(line)
 
@@ -127,9 +132,9 @@ def show(filled: dict[str, Any]) -> None:
 def _notes(filled: dict[str, Any]) -> list[str]:
     """Return the lines below a table: what its figures are, failed cells, notes."""
     lines = filled["lines"]
-    unit = f" ({filled['unit']})" if filled["unit"] else ""
+    unit = f" ({filled['unit']})" if filled["unit"] and not filled["wide"] else ""
     figure = _constant(lines, "column") or "Figures"
-    count = _constant(lines, "seeds")
+    count = _constant([line for line in lines if line["seeds"]], "seeds")
     seeds = f"{count} seeds" if count else "the seeds"
     spread = "one seed" if count == 1 else f"mean over {seeds} ± standard deviation"
     notes = [f"{figure}{unit}: {spread}."]
@@ -153,6 +158,8 @@ def _constant(lines: list[dict[str, Any]], name: str) -> Any:
 
 def _texts(filled: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of a table, without columns that say nothing."""
+    if filled["wide"]:
+        return _wide_texts(filled["lines"])
     lines, decimals = filled["lines"], 2 if filled["unit"] else 3
     omitted = {name for name in _COLUMNS if all(line[name] is None for line in lines)}
     omitted |= {name for name in ("column", "seeds") if _constant(lines, name) is not None}
@@ -172,3 +179,17 @@ def _texts(filled: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         return f"{value:{sign}.{decimals}f}{spread}"
 
     return [_COLUMNS[n] for n in names], [[text(line, n) for n in names] for line in lines]
+
+
+def _wide_texts(lines: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of a table that has a column for each figure."""
+    columns = list(dict.fromkeys(line["column"] for line in lines))
+    found: dict[str, dict[str, str]] = {}
+    for line in lines:
+        decimals = 1 if line["unit"] == "%" else 2
+        text = "–" if line["ours"] is None else f"{line['ours']:.{decimals}f}"
+        if line["ours_deviation"]:
+            text += f" ± {line['ours_deviation']:.{decimals}f}"
+        found.setdefault(line["row"], {})[line["column"]] = text
+    rows = [[row, *(texts.get(name, "–") for name in columns)] for row, texts in found.items()]
+    return ["", *columns], rows

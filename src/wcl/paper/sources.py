@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from wcl.config import PretrainConfig
 from wcl.data import absolute, open_splits
 from wcl.paper.tables import Cell
 from wcl.system.errors import InputError
@@ -16,6 +17,8 @@ WHERE = {
     "voc": "PASCAL VOC 2007, trainval and test (host.robots.ox.ac.uk/pascal/VOC): VOCdevkit",
 }
 """Every data set by its name, and where to get it."""
+_IMAGES = {"digits": 1_297, "cifar10": 50_000, "cifar100": 50_000, "imagenet": 1_281_167}
+_IMAGENET_CLASSES = 1_000
 _OPENED_BY_NAME = ("digits", "cifar10", "cifar100")
 
 
@@ -60,3 +63,13 @@ def check(names: list[str], found: Mapping[str, str]) -> None:
         for split in open_splits(found[name]):
             if (split.multi_labels if name == "voc" else split.labels) is None:
                 raise InputError(f"--data: {found[name]} has no labels; expected {WHERE[name]}")
+
+
+def images_per_epoch(settings: PretrainConfig, data: str, scale: str) -> int:
+    """Return the number of images of an epoch, from the published sizes of the data sets."""
+    if scale == "smoke" and data != "digits":
+        return 32
+    images = _IMAGES[data]
+    if settings.classes:
+        images = images * settings.classes // _IMAGENET_CLASSES
+    return min(images, settings.limit) if settings.limit else images

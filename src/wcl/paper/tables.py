@@ -19,6 +19,8 @@ class Run:
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings that differ from the recipe, by their dotted names."""
     crops: bool = False
+    time_of: "Run | None" = None
+    """A run whose time this one gets: `epochs` are then those it would have at any cost."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,13 @@ class Measure:
     """How a run is measured."""
 
     protocol: str
-    """A protocol of `wcl eval`; `few_labels`, as in the demo; or `time`, seconds per epoch."""
+    """A protocol of `wcl eval`; `frozen`, accuracies on frozen features; `time`, seconds per epoch;
+    `cost`, time and memory of a step relative to `against`; or `pairs`, the positives of a run."""
     options: Mapping[str, Any] = field(default_factory=dict)
     data: str = ""
     """Name of the data set, if it is not that of the run."""
     against: Run | None = None
-    """A run that `project` draws beside this one."""
+    """A run that `project` draws beside this one, and `cost` compares it with."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Figure:
     paper: float | None = None
     comparable: bool = True
     """Whether the paper's figure is of the same measure, so that a difference means something."""
+    unit: str = "%"
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,10 @@ class Table:
     unit: str = "%"
     relative: bool = False
     """Whether figures are multiples of those of the baseline row."""
+    wide: bool = False
+    """Whether the figures of a row are printed beside each other."""
+    first_seed: int = 0
+    """Settings are chosen with other seeds than those that are reported."""
     notes: tuple[str, ...] = ()
 
 
