@@ -2,7 +2,7 @@
 
 arXiv 1911.05722 and 2003.04297. The query q is the projection of the first view, the key k⁺ the
 projection of the second view by a momentum encoder, and the negatives are the keys of the last
-`queue_size` images:
+`queue_size` images, random ones at the start:
 
     L = −log exp(q·k⁺/τ) / (exp(q·k⁺/τ) + Σ_{k in queue} exp(q·k/τ))
 
@@ -24,9 +24,11 @@ from wcl.config.bounds import above, at_least, between
 from wcl.distributed.sharding import BatchShard
 from wcl.methods.method import Losses, Method, RunInfo
 from wcl.methods.momentum import ema_update, frozen_copy
+from wcl.methods.queue import Queue, checked_queue_size, random_directions
 from wcl.models.encoder import Encoder
 from wcl.models.multiview import embed_views, select_views
-from wcl.system.errors import InputError
+
+_AUTHORS_QUEUE_SIZE = 65536
 
 
 @dataclass
@@ -37,8 +39,8 @@ class MoCoSettings:
     """Temperature τ of the loss."""
     momentum: Annotated[float, between(0, 1)] = 0.999
     """Momentum m of the momentum encoder."""
-    queue_size: Annotated[int, at_least(2)] = 65536
-    """Keys in the queue, at least as many as images in a batch."""
+    queue_size: Annotated[int, at_least(0)] = 0
+    """Keys in the queue; 0 for 65,536 or, if that is less, for a quarter of the images."""
 
 
 class MoCo(Method):
@@ -47,20 +49,11 @@ class MoCo(Method):
     Settings: ClassVar[type[Any]] = MoCoSettings
     supports_crops = False
 
-    queue: Tensor
-    position: Tensor
-
     def __init__(self, encoder: Encoder, settings: MoCoSettings, info: RunInfo) -> None:
         super().__init__(encoder, settings, info)
-        if settings.queue_size < info.batch_size:
-            raise InputError(
-                f"--loss.queue_size: {settings.queue_size} keys are fewer than a batch of "
-                f"{info.batch_size} images; use at least {info.batch_size}"
-            )
         self.teacher = frozen_copy(encoder)
-        keys = torch.randn(settings.queue_size, encoder.description.model.head_out_dim)
-        self.register_buffer("queue", F.normalize(keys, dim=1))
-        self.register_buffer("position", torch.zeros((), dtype=torch.long))
+        size = checked_queue_size(settings.queue_size, _AUTHORS_QUEUE_SIZE, info)
+        self.queue = Queue(random_directions(size, encoder.description.model.head_out_dim))
         self._keys: Tensor | None = None
 
     def embed(self, views: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -72,17 +65,18 @@ class MoCo(Method):
 
     def loss(self, out: dict[str, Tensor], targets: dict[str, Tensor], shard: BatchShard) -> Losses:
         q, k = F.normalize(out["g"][0], dim=1), F.normalize(targets["g"][0], dim=1)
-        loss = queue_nce(q, k, self.queue, self.settings.temperature).sum() / len(shard)
+        loss = self.instance_losses(q, k, shard).sum() / len(shard)
         self._keys = shard.gather(k)
         return Losses(loss, {"nce": loss}, (q, k))
 
-    @torch.no_grad()
+    def instance_losses(self, q: Tensor, k: Tensor, shard: BatchShard) -> Tensor:
+        """Return (n,) the losses of the local queries, given their keys."""
+        return queue_nce(q, k, self.queue.rows, self.settings.temperature)
+
     def after_step(self, progress: float) -> None:
         ema_update(self.teacher, self.encoder, self.settings.momentum)
         assert self._keys is not None
-        rows = torch.arange(len(self._keys), device=self.queue.device) + self.position
-        self.queue[rows % len(self.queue)] = self._keys.to(self.queue.dtype)
-        self.position.add_(len(self._keys)).remainder_(len(self.queue))
+        self.queue.enqueue(self._keys)
 
 
 def queue_nce(q: Tensor, k: Tensor, queue: Tensor, temperature: float) -> Tensor:
