@@ -12,6 +12,7 @@ __all__ = ["METHODS", "Losses", "Method", "RunInfo", "find_method", "method_sett
 
 METHODS = {
     "byol": "wcl.methods.byol:BYOL",
+    "mochi": "wcl.methods.mochi:MoCHi",
     "moco": "wcl.methods.moco:MoCo",
     "simclr": "wcl.methods.simclr:SimCLR",
     "swav": "wcl.methods.swav:SwAV",

@@ -98,6 +98,24 @@ class Draws:
         return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)[:, :count]
 
 
+def device_bits(
+    seed: torch.Tensor, step: torch.Tensor, index: torch.Tensor, count: int
+) -> torch.Tensor:
+    """Return random integers in [0, 2⁶³), drawn on the device.
+
+    Args:
+        seed, step: scalars on the device, int64.
+        index: (N,) the images.
+        count: integers per image.
+
+    Returns:
+        (N, count) integers that depend on the seed, the step and the image alone.
+    """
+    keys = mix(mix(mix(seed) + (step + 1) * _GOLDEN) + (index + 1) * _GOLDEN)
+    counters = torch.arange(1, count + 1, device=index.device) * _GOLDEN
+    return mix(keys[:, None] + counters) & (2**63 - 1)
+
+
 class RngState:
     """The state of torch's generators, which layers such as dropout use.
 
