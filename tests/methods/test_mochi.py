@@ -76,7 +76,7 @@ def test_equal_and_opposite_embeddings_have_a_finite_loss_and_gradient(sign: int
     (gradient,) = torch.autograd.grad(loss, g)
     assert loss.isfinite() and gradient.isfinite().all()
     if sign > 0:
-        assert float(loss) == pytest.approx(math.log(1 + 20 + 5 + 4))
+        assert loss.item() == pytest.approx(math.log(1 + 20 + 5 + 4))
 
 
 def test_draws_differ_by_step_and_image_and_are_uniform() -> None:
