@@ -64,6 +64,9 @@ class CommandParser(ArgumentParser):
             allow_abbrev=False,
         )
         self.add_class_arguments(options, as_group=False, skip=set(skip))
+        for action in self._actions:
+            if getattr(action, "_typehint", None) is bool:
+                action.nargs, action.const = "?", True  # `--scratch` means `--scratch true`
 
     @cached_property
     def names(self) -> list[str]:
