@@ -18,7 +18,7 @@ from wcl.data.loader import Loader
 from wcl.data.views import ViewSpec
 from wcl.evaluation.crop_features import crop_and_flip
 from wcl.evaluation.few_labels import labeled_rows
-from wcl.evaluation.finetune import batch_size_for, build_network, fit
+from wcl.evaluation.network_training import batch_size_for, build_network, fit, true_labels
 from wcl.models.encoder import load
 from wcl.system.errors import InputError, RunError
 
@@ -126,7 +126,8 @@ def test_all_parts_are_trained_as_the_protocol_says(run: Path) -> None:
     loader = Loader(chosen, 10, 0, torch.device("cpu"))
     maker = crop_and_flip(encoder)
     network, expected = (build_network(encoder, "projection", 10, seed=0) for _ in range(2))
-    fit(network, (0.2, 0.7), loader, maker, 2, "fine-tuning")
+    objective = true_labels(chosen, encoder.device)
+    fit(network, objective, (0.2, 0.7), loader, maker, 2, "fine-tuning")
 
     assert chosen.labels is not None
     parameters = list(expected.parameters())
@@ -185,7 +186,7 @@ def test_labeled_images_that_cannot_be_read_at_all_are_an_error(tmp_path: Path) 
         (data / name / "003.jpg").write_bytes(b"")
     names = tmp_path / "list.txt"
     names.write_text("cat/003.jpg\ndog/003.jpg\n")
-    with pytest.raises(InputError, match="fewer than 2 labeled images can be read"):
+    with pytest.raises(InputError, match="fewer than 2 images for fine-tuning can be read"):
         wcl.evaluate(run, "finetune", data, test_data=str(data), labels=str(names), epochs=1)
 
 

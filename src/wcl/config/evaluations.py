@@ -8,9 +8,11 @@ from wcl.config.bounds import (
     Count,
     OptionalAreaRange,
     PositiveCount,
+    Probability,
     Seed,
     Threads,
     Workers,
+    above,
     at_least,
     between,
 )
@@ -125,7 +127,16 @@ class FinetuneConfig(EvalConfig):
     scratch: bool = True
     """Also train the same network from scratch."""
     scratch_lr: Annotated[float, LEARNING_RATES] = 0.3
-    """Learning rate of the network trained from scratch, likewise."""
+    """Learning rate of a network trained from scratch, likewise."""
+    distill: bool = False
+    """Also train the same network from scratch on all training images, with the predictions of the
+    fine-tuned one in place of labels, as SimCLR v2 does; its accuracy becomes the result."""
+    distill_epochs: PositiveCount = 100
+    """Passes over the training images for --distill; the paper of SimCLR v2 has 400."""
+    distill_temperature: Annotated[float, above(0)] = 1.0
+    """Temperature τ of the predictions of both networks."""
+    distill_label_weight: Probability = 0.0
+    """Weight 1 − α of the labels; the predictions of the fine-tuned network have a weight of α."""
     seed: Seed = 0
     """Seed of the choice of labeled images, their order and crops, and of initial weights."""
 
