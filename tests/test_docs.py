@@ -23,7 +23,7 @@ from wcl.cli import run_command
 from wcl.config import PretrainConfig, evaluations, flat
 from wcl.config import commands as commands_module
 from wcl.methods import METHODS, method_settings
-from wcl.paper.purity import weak_label_quality
+from wcl.paper.pairs import pair_quality
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ["README.md", "docs/guide.md"]
@@ -171,7 +171,7 @@ def test_the_example_of_purity_by_hand_makes_groups_of_the_chosen_purity(tmp_pat
     worth: dict[float, list[float]] = {1.0: [], 0.0: []}
     for run in (tmp_path / "out" / "runs").glob("*-ByHand-*"):
         kept = yaml.safe_load((run / "config.yaml").read_text())["loss"]["kept"]
-        worth[kept].append(100 * (weak_label_quality(run) or {})["pair_precision"])
+        worth[kept].append(100 * pair_quality(run)["pair_precision"])
     # Two runs of different images: with the classes of others, pairs would be as at random.
     chosen, random = (statistics.fmean(values) for values in worth.values())
     assert chosen > 25 > 15 > random

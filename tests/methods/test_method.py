@@ -18,6 +18,7 @@ from wcl.system.errors import InputError
 # Beyond SimCLR and WCL, whose runs are tested in tests/training.
 SETTINGS: dict[str, dict[str, Any]] = {
     "moco": {"loss": {"queue_size": 48}},
+    "mochi": {"loss": {"hardest": 12, "mixtures": 9, "query_mixtures": 5, "warmup_epochs": 1}},
     "byol": {},
     "swav": {
         "loss": {"prototypes": 12, "freeze_epochs": 1},

@@ -23,7 +23,14 @@ def found(cell: Cell, seed: int) -> dict[str, float]:
 
 def described(table: Table, lines: list[dict[str, object]]) -> dict[str, object]:
     about = {"table": "some", "scale": "cpu", "title": table.title, "about": "small"}
-    return {**about, "unit": "%", "lines": lines, "notes": list(table.notes), "failed": {}}
+    return {
+        **about,
+        "unit": "%",
+        "wide": table.wide,
+        "lines": lines,
+        "notes": list(table.notes),
+        "failed": {},
+    }
 
 
 def test_a_line_has_the_mean_the_deviation_and_the_gain_seed_by_seed() -> None:

@@ -82,6 +82,7 @@ CASES = [
         Case(f"{name}{' in micro-batches' if micro else ''}", True, micro, (1, 9), 0.0, name, loss)
         for name, loss in {
             "moco": {"queue_size": 24},
+            "mochi": {"hardest": 6, "mixtures": 5, "query_mixtures": 4, "warmup_epochs": 0},
             "byol": {},
             "swav": {"prototypes": 6, "freeze_epochs": 0},
         }.items()
