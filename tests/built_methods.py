@@ -51,11 +51,17 @@ def small_encoder(heads: tuple[str, ...]) -> Encoder:
     return Encoder(Description(model, heads, 3, 8, (0.5,) * 3, (0.5,) * 3))
 
 
-def build(name: str, crops: int = 0, batch_size: int = 9, **settings: Any) -> Method:
+def build(
+    name: str,
+    crops: int = 0,
+    batch_size: int = 9,
+    labels: Tensor | None = None,
+    **settings: Any,
+) -> Method:
     found = find_method(name)
     chosen = found.Settings(**settings)
     encoder = small_encoder(found.heads(chosen, crops))
-    return found(encoder, chosen, RunInfo(64, batch_size, 4, crops))
+    return found(encoder, chosen, RunInfo(64, batch_size, 4, crops, labels))
 
 
 def whole(images: int) -> BatchShard:

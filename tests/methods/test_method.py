@@ -20,6 +20,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "moco": {"loss": {"queue_size": 48}},
     "mochi": {"loss": {"hardest": 12, "mixtures": 9, "query_mixtures": 5, "warmup_epochs": 1}},
     "byol": {},
+    "simsiam": {},
+    "supcon": {},
+    "supervised": {},
     "swav": {
         "loss": {"prototypes": 12, "freeze_epochs": 1},
         "crops": {"count": 2, "size": 16, "scale": [0.3, 0.6], "warmup": 1},
@@ -76,10 +79,13 @@ def test_support_views_reach_the_targets_and_positives_the_log(crops: int, tmp_p
     assert 0 < epoch["positives"] < 31
 
 
-def test_labels_that_a_method_needs_but_are_missing_are_an_input_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["supcon", "supervised"])
+def test_labels_that_a_method_needs_but_are_missing_are_an_input_error(
+    name: str, tmp_path: Path
+) -> None:
     data = photo_folder(tmp_path / "data", classes=("only",), each=8)
-    with pytest.raises(InputError, match=r"--method: .*Supported .*labels.* sub-folder") as refused:
-        photo_run(data, tmp_path / "run", method="built_methods:Supported")
+    with pytest.raises(InputError, match=rf"--method: {name} .*labels.* sub-folder") as refused:
+        photo_run(data, tmp_path / "run", method=name)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "run").exists()
 

@@ -23,6 +23,7 @@ from wcl.training.step import MultiViewModel, Step, gradient_step
 
 BATCH = 16
 CROPS = 3
+LABELS = torch.arange(64) % 5
 CPU = torch.device("cpu")
 
 
@@ -33,6 +34,7 @@ class Network(Encoder):
         nn.Module.__init__(self)
         torch.manual_seed(0)
         self.description = small_encoder(()).description
+        self.feature_dim = 32
         self.backbone = nn.Sequential(
             nn.Conv2d(3, 8, 3),
             nn.BatchNorm2d(8) if norm else nn.Identity(),
@@ -84,6 +86,9 @@ CASES = [
             "moco": {"queue_size": 24},
             "mochi": {"hardest": 6, "mixtures": 5, "query_mixtures": 4, "warmup_epochs": 0},
             "byol": {},
+            "simsiam": {},
+            "supcon": {},
+            "supervised": {},
             "swav": {"prototypes": 6, "freeze_epochs": 0},
         }.items()
         for micro in (0, 4)
@@ -95,7 +100,8 @@ def built(case: Case) -> Method:
     found = find_method(case.method)
     crops = CROPS if found.supports_crops else 0
     network = Network(case.norm, case.dropout)
-    return found(network, found.Settings(**case.loss), RunInfo(64, BATCH, 4, crops)).double()
+    info = RunInfo(64, BATCH, 4, crops, LABELS)
+    return found(network, found.Settings(**case.loss), info).double()
 
 
 def views_of(index: np.ndarray, crops: int) -> list[Tensor]:

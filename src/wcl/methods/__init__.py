@@ -15,6 +15,9 @@ METHODS = {
     "mochi": "wcl.methods.mochi:MoCHi",
     "moco": "wcl.methods.moco:MoCo",
     "simclr": "wcl.methods.simclr:SimCLR",
+    "simsiam": "wcl.methods.simsiam:SimSiam",
+    "supcon": "wcl.methods.supcon:SupCon",
+    "supervised": "wcl.methods.supervised:Supervised",
     "swav": "wcl.methods.swav:SwAV",
     "wcl": "wcl.methods.wcl:WCL",
 }
