@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from wcl.paper.other_rows import with_other_rows
 from wcl.paper.show import fill, markdown, write
-from wcl.paper.tables import Cell, Figure, Measure, Run, Table
+from wcl.paper.tables import Cell, Figure, Measure, PublishedFigure, Run, Table
 
 RUN, MEASURE = Run("digits", "digits", 1), Measure("linear")
 BASE = Cell("SimCLR", RUN, MEASURE, (Figure("top-1", "top1", 70.0),), "SimCLR")
@@ -27,7 +28,7 @@ def described(table: Table, lines: list[dict[str, object]]) -> dict[str, object]
         **about,
         "unit": "%",
         "wide": table.wide,
-        "lines": lines,
+        "lines": with_other_rows(table, lines, ""),
         "notes": list(table.notes),
         "failed": {},
     }
@@ -97,3 +98,20 @@ def test_the_table_is_written_as_markdown_and_as_json(tmp_path: Path) -> None:
     read = json.loads(path.with_suffix(".json").read_text())
     assert math.isclose(read["lines"][1]["gain"], 3.0)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["some-cpu.json", "some-cpu.md"]
+
+
+def test_published_rows_are_marked_and_stand_where_the_paper_has_them() -> None:
+    other = PublishedFigure("LocalAgg", "top-1", 58.8)
+    table = dataclasses.replace(TABLE, rows=("SimCLR", "LocalAgg", "WCL"), published=(other,))
+    filled = described(table, fill(table, table.cells, found, range(3)))
+    text = markdown(filled)
+    rows = [line for line in text.splitlines() if line.startswith("|")][2:]
+    assert [row.split("|")[1].strip() for row in rows] == ["SimCLR", "LocalAgg †", "WCL"]
+    assert rows[1] == "| LocalAgg † | 58.80 | – | – | – | – |"
+    # What all cells share is still stated once: the figure, the seeds and the baseline.
+    assert "top-1 (%): mean over 3 seeds ± standard deviation.\nGains are over SimCLR." in text
+    assert "† published figures; nothing is trained for these rows." in text
+    lines = filled["lines"]
+    assert isinstance(lines, list)
+    assert [line["published_only"] for line in lines] == [False, True, False]
+    assert "†" not in markdown(described(TABLE, fill(TABLE, TABLE.cells, found, range(3))))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from wcl.paper.other_rows import other_figures, row_order
 from wcl.paper.published import published, published_figure
 from wcl.paper.systems import sweep, systems
 from wcl.paper.tables import Cell, Figure, Measure, Run, Table
@@ -26,10 +27,12 @@ def _top1(source: str, row: str, column: str = "top-1") -> tuple[Figure, ...]:
 
 
 def _table(name: str, cells: Iterable[Cell], *sources: str, **values: Any) -> Table:
-    """Return a table with the captions and notes of its sources in the paper."""
+    """Return a table with the captions, notes and other rows of its sources in the paper."""
+    cells = tuple(cells)
     title = "; ".join(f"{source}: {published(source)['caption']}" for source in sources)
     notes = tuple(note for source in sources for note in published(source).get("notes", ()))
-    return Table(name, title, tuple(cells), notes=notes, **values)
+    rows, others = row_order(sources, cells), other_figures(sources, cells)
+    return Table(name, title, cells, rows, others, notes=notes, **values)
 
 
 def _imagenet100(changes: Mapping[str, Any], crops: bool = False) -> Run:

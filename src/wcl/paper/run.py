@@ -7,6 +7,7 @@ from typing import Any
 from wcl.config import ReproduceConfig
 from wcl.paper import sources, synthetic
 from wcl.paper.listing import listing, show_listing
+from wcl.paper.other_rows import with_other_rows
 from wcl.paper.purity import points_of
 from wcl.paper.result_store import ResultStore, open_result_store
 from wcl.paper.scales import SCALES, at_scale
@@ -119,7 +120,9 @@ def _write(
         "about": SCALES[store.config.scale].about,
         "unit": table.unit,
         "wide": table.wide,
-        "lines": fill(table, cells, store.figures, seeds),
+        "lines": with_other_rows(
+            table, fill(table, cells, store.figures, seeds), store.config.only
+        ),
         "notes": list(table.notes),
         "failed": failed,
         "points": [point._asdict() for point in points_of(table, store, seeds)],

@@ -28,6 +28,7 @@ _COLUMNS = {
     "against": "over",
     "seeds": "seeds",
 }
+_PUBLISHED = "†"  # marks rows of published figures
 
 
 def fill(
@@ -140,6 +141,8 @@ def _notes(filled: dict[str, Any]) -> list[str]:
     notes = [f"{figure}{unit}: {spread}."]
     if len(baselines := _baselines(lines)) == 1:
         notes.append(f"Gains are over {baselines.pop()}.")
+    if any(line["published_only"] for line in lines):
+        notes.append(f"{_PUBLISHED} published figures; nothing is trained for these rows.")
     notes += [f"{row} failed: {why}" for row, why in filled["failed"].items()]
     return [*notes, *filled["notes"]]
 
@@ -162,7 +165,9 @@ def _texts(filled: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         return _wide_texts(filled["lines"])
     lines, decimals = filled["lines"], 2 if filled["unit"] else 3
     omitted = {name for name in _COLUMNS if all(line[name] is None for line in lines)}
-    omitted |= {name for name in ("column", "seeds") if _constant(lines, name) is not None}
+    own = [line for line in lines if not line["published_only"]]
+    omitted |= {"column"} if _constant(lines, "column") is not None else set()
+    omitted |= {"seeds"} if _constant(own, "seeds") is not None else set()
     if len(_baselines(lines)) < 2:
         omitted.add("against")
     names = [name for name in _COLUMNS if name not in omitted - {"ours"}]
@@ -171,6 +176,8 @@ def _texts(filled: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         value = line[name]
         if value is None or (name == "against" and value == line["row"]):
             return "–"
+        if name == "row" and line["published_only"]:
+            return f"{value} {_PUBLISHED}"
         if not isinstance(value, float):
             return str(value)
         sign = "+" if name in ("difference", "paper_gain", "gain") else ""

@@ -1,6 +1,6 @@
 """The parts of a table: pretraining runs, measures, figures and cells."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,12 +67,25 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class PublishedFigure:
+    """A figure of the paper in a row that is printed but not made."""
+
+    row: str
+    column: str
+    paper: float
+
+
+@dataclass(frozen=True)
 class Table:
     """A table or figure of the paper."""
 
     name: str
     title: str
     cells: tuple[Cell, ...]
+    rows: tuple[str, ...] = ()
+    """All rows in the order they are shown in, with those of `published`; may be left out if
+    nothing is."""
+    published: tuple[PublishedFigure, ...] = ()
     unit: str = "%"
     relative: bool = False
     """Whether figures are multiples of those of the baseline row."""
@@ -81,6 +94,12 @@ class Table:
     first_seed: int = 0
     """Settings are chosen with other seeds than those that are reported."""
     notes: tuple[str, ...] = ()
+
+
+def matches(text: str, row: str, columns: Sequence[str]) -> bool:
+    """Return whether each part of a text, joined by `+`, is in a row or in one of its columns."""
+    parts = [part.strip() for part in text.split("+")]
+    return all(any(part in name for name in (row, *columns)) for part in parts)
 
 
 def only(table: Table, text: str) -> tuple[Cell, ...]:
@@ -92,12 +111,7 @@ def only(table: Table, text: str) -> tuple[Cell, ...]:
     Raises:
         InputError: no cell matches.
     """
-    parts = [part.strip() for part in text.split("+")]
-    chosen = [
-        cell
-        for cell in table.cells
-        if all(any(part in name for name in (cell.row, *cell.columns)) for part in parts)
-    ]
+    chosen = [cell for cell in table.cells if matches(text, cell.row, cell.columns)]
     if not chosen:
         rows = "; ".join(dict.fromkeys(cell.row for cell in table.cells))
         raise InputError(
