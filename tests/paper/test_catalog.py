@@ -74,6 +74,31 @@ def test_a_cell_at_the_scale_of_the_paper_has_its_settings() -> None:
     assert not warmup[79.77].neighbors
 
 
+@pytest.mark.parametrize("scale", ["paper", "cpu"])
+@pytest.mark.parametrize("name", ["heads", "warmup", "imagenet", "semi"])
+def test_all_rows_on_imagenet_are_evaluated_alike(name: str, scale: str) -> None:
+    """Whatever the size and the crops of pretraining, the size and crops of evaluation are one."""
+    cells = at_scale(name, scale).cells
+    own = {"labels", "start"} if name == "semi" else set()
+    found = {
+        str({key: value for key, value in cell.measure.options.items() if key not in own})
+        for cell in cells
+    }
+    assert len(found) == 1
+    options = cells[0].measure.options
+    expected = {"paper": (224, (0.08, 1.0)), "cpu": (32, (0.2, 1.0))}[scale]
+    assert (options["image_size"], options["scale"]) == expected
+    if name != "semi":
+        assert options.get("nesterov", False) == (scale == "paper")
+    views = {(settings(cell).image_size, settings(cell).augment.scale) for cell in cells}
+    if scale == "paper" and name == "imagenet":
+        assert views == {(224, (0.08, 1.0)), (160, (0.14, 1.0)), (224, (0.14, 1.0))}
+
+
+def test_a_row_on_cifar_is_evaluated_as_the_paper_says() -> None:
+    assert {str(cell.measure.options) for cell in table("cifar").cells} == {"{'mode': 'paper'}"}
+
+
 def test_the_rows_of_the_two_heads_have_their_losses() -> None:
     rows = {cell.row: settings(cell) for cell in table("heads").cells}
     assert [config.method for config in rows.values()] == ["simclr", *["wcl"] * 6]

@@ -55,7 +55,9 @@ _CAVEAT = (
 
 _FEW_LABELS = {"1 label": "1", "3 labels": "3", "10 labels": "10"}
 _DIGITS_CROPS = {"crops.count": 4, "crops.size": 16, "crops.scale": (0.3, 0.6)}
-_SHRINK = 224 // 32  # view sizes of ImageNet and CIFAR-10
+_SMALL = 32  # pixels of CIFAR-10
+_SHRINK = 224 // _SMALL
+_CPU_SCALE = (0.2, 1.0)  # of the recipe
 _TINY_HEADS = {"model.head_hidden_dim": 32, "model.head_out_dim": 16}
 _TINY_LOG = {"log.tensorboard": False, "log.health": 16}
 _TINY = {
@@ -63,7 +65,7 @@ _TINY = {
     **_TINY_LOG,
     "model.backbone": "conv_tiny",
     "model.stem": "native",
-    "image_size": 32,
+    "image_size": _SMALL,
     "classes": 0,
     "num_workers": 0,
 }
@@ -123,6 +125,8 @@ def _smoke(cell: Cell) -> Cell:
         return dataclasses.replace(_digits(cell), run=_smoke_run(cell.run))
     cell = _shrunk(cell, _smoke_run)
     options = {**cell.measure.options, **_TINY_OPTIONS.get(cell.measure.protocol, {})}
+    if "image_size" in options:
+        options["image_size"] = _SMALL
     return dataclasses.replace(cell, measure=dataclasses.replace(cell.measure, options=options))
 
 
@@ -157,9 +161,13 @@ def _digits_run(run: Run) -> Run:
 
 def _cpu(cell: Cell) -> Cell:
     cell = _shrunk(cell, _cpu_run)
-    if cell.measure.protocol != "linear":
-        return cell
-    return dataclasses.replace(cell, measure=Measure("linear", {"mode": "fast"}))
+    options = dict(cell.measure.options)
+    if cell.measure.protocol == "linear":
+        options = {name: options[name] for name in ("image_size", "scale") if name in options}
+        options["mode"] = "fast"
+    if "image_size" in options:  # the same views for all runs, as at the scale of the paper
+        options |= {"image_size": _SMALL, "scale": _CPU_SCALE}
+    return dataclasses.replace(cell, measure=dataclasses.replace(cell.measure, options=options))
 
 
 def _cpu_run(run: Run) -> Run:
