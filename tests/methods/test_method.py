@@ -19,6 +19,7 @@ from wcl.system.errors import InputError
 SETTINGS: dict[str, dict[str, Any]] = {
     "moco": {"loss": {"queue_size": 48}},
     "mochi": {"loss": {"hardest": 12, "mixtures": 9, "query_mixtures": 5, "warmup_epochs": 1}},
+    "simclrv2": {"loss": {"queue_size": 48}},
     "byol": {},
     "simsiam": {},
     "supcon": {},

@@ -85,6 +85,7 @@ CASES = [
         for name, loss in {
             "moco": {"queue_size": 24},
             "mochi": {"hardest": 6, "mixtures": 5, "query_mixtures": 4, "warmup_epochs": 0},
+            "simclrv2": {"queue_size": 24},
             "byol": {},
             "simsiam": {},
             "supcon": {},

@@ -15,6 +15,7 @@ METHODS = {
     "mochi": "wcl.methods.mochi:MoCHi",
     "moco": "wcl.methods.moco:MoCo",
     "simclr": "wcl.methods.simclr:SimCLR",
+    "simclrv2": "wcl.methods.simclrv2:SimCLRv2",
     "simsiam": "wcl.methods.simsiam:SimSiam",
     "supcon": "wcl.methods.supcon:SupCon",
     "supervised": "wcl.methods.supervised:Supervised",
