@@ -34,7 +34,7 @@ from wcl.config import (
     WatchConfig,
 )
 from wcl.config.command_line import choose, parse, parse_run
-from wcl.config.recipes import recipe_about, recipe_file, recipe_names
+from wcl.config.recipes import recipe_about, recipe_file, recipe_groups, recipe_names
 from wcl.system.errors import (
     ConnectionLost,
     InputError,
@@ -180,8 +180,11 @@ def export(words: list[str]) -> int:
 
 def recipes(words: list[str]) -> int:
     if not words:
-        for name in recipe_names():
-            print(f"{name:<21} {recipe_about(name)}")
+        width = max(map(len, recipe_names()))
+        for number, (title, names) in enumerate(recipe_groups().items()):
+            print(f"{chr(10) * (number > 0)}{title}:")
+            for name in names:
+                print(f"  {name:<{width}}  {recipe_about(name)}")
     elif words[0] in ("-h", "--help"):
         print("usage: wcl recipes [NAME]\n\nList the recipes, or print one of them.")
     else:

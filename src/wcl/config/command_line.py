@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from wcl.config import PretrainConfig
 from wcl.config.bounds import check_bounds
 from wcl.config.names import flat
-from wcl.config.recipes import default_recipe, recipe_names
+from wcl.config.recipes import default_recipe
 from wcl.system.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "run": {"metavar": "RUN", "help": "Folder of a run, or a file of weights."},
     "runs": {"metavar": "RUN", "nargs": "+", "help": "Folder of a run."},
     "source": {"metavar": "SRC", "help": "Images, as for `wcl pretrain --data`."},
-    "recipe": {"metavar": "RECIPE", "nargs": "?", "help": "A named set of settings, listed above."},
+    "recipe": {"metavar": "RECIPE", "nargs": "?", "help": "A named set of settings."},
     "--config": {"action": "append", "metavar": "FILE", "help": "YAML file of settings."},
     "--resume": {"action": "store_true", "help": "Continue the run in --out."},
     "--query": {
@@ -128,8 +128,9 @@ def parse_run(
     def parser(method_settings: type | None = None) -> "CommandParser":
         parser = settings_parser(options, method_settings, usage)
         parser.description = (
-            f"{parser.description} RECIPE is one of {', '.join(recipe_names())}; by default the "
-            "one named like the data, or folder. Settings in groups have dotted names."
+            f"{parser.description} RECIPE is a named set of settings, of which `wcl recipes` lists "
+            "all; by default the one named like the data, or folder. Settings in groups have "
+            "dotted names."
         )
         for argument in (*arguments, "recipe", "--config"):
             parser.add_argument(argument, **_ARGUMENTS[argument])

@@ -12,7 +12,7 @@ from wcl.config import PretrainConfig
 from wcl.config.names import flat, nested
 from wcl.config.parser import CommandParser, unknown
 from wcl.config.recipes import recipe_file
-from wcl.config.run_config import read_config
+from wcl.config.run_config import read_config, read_recipe
 from wcl.system.errors import InputError, did_you_mean
 from wcl.system.paths import expanded
 from wcl.system.run_folder import RunFolder
@@ -87,12 +87,12 @@ def layered(
         InputError: a setting is unknown or has a value of another type, or a file cannot be read.
     """
     given = flat({name.replace("__", "."): value for name, value in changes.items()})
-    read = [expanded(file) for file in files]
-    if recipe:
-        read.insert(0, recipe_file(recipe))
+    layers = []
     if resume:
-        read.insert(0, _run_config(given.get("out", "")))
-    layers = [Layer(flat(read_config(file)), file) for file in read]
+        layers.append(_read(_run_config(given.get("out", ""))))
+    if recipe:
+        layers.append(Layer(read_recipe(recipe), recipe_file(recipe)))
+    layers += [_read(expanded(file)) for file in files]
     layers.append(Layer({name: _plain(value) for name, value in given.items()}))
     _check(layers, settings_parser(into))  # all but the method's: its import takes seconds
     values = {name: value for layer in layers for name, value in layer.values.items()}
@@ -119,6 +119,10 @@ def settings_parser(
     else:
         parser.add_class_arguments(method_settings, "loss")
     return parser
+
+
+def _read(file: Path) -> Layer:
+    return Layer(flat(read_config(file)), file)
 
 
 def _run_config(out: str) -> Path:

@@ -6,7 +6,9 @@ from typing import Any
 
 import yaml
 
+from wcl.config.names import flat
 from wcl.config.pretraining import PretrainConfig
+from wcl.config.recipes import recipe_file
 from wcl.system.errors import InputError
 from wcl.system.files import atomic_write
 from wcl.system.paths import one_line
@@ -25,6 +27,17 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(settings, dict) or not all(isinstance(name, str) for name in settings):
         raise InputError(f"{path}: holds no settings, which are lines such as `epochs: 100`")
     return settings
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """Return the settings of a recipe by their dotted names, together with those of its base.
+
+    >>> read_recipe("cifar10-cpu-moco")["method"], read_recipe("cifar10-cpu-moco")["epochs"]
+    ('moco', 100)
+    """
+    own = flat(read_config(recipe_file(name)))
+    base = own.pop("base", "")
+    return read_recipe(base) | own if base else own
 
 
 def write_config(config: PretrainConfig, path: Path) -> None:

@@ -7,10 +7,9 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-import yaml
-
 from wcl.config import PretrainConfig, flat
-from wcl.config.recipes import recipe_file, recipe_names
+from wcl.config.recipes import recipe_names
+from wcl.config.run_config import read_recipe
 from wcl.report.runs import Run, shortened
 from wcl.training.provenance import hardware, shell_command, versions
 
@@ -85,7 +84,7 @@ def _differences(recipe_name: str, config: PretrainConfig) -> list[Difference]:
 
 @cache
 def _recipe(name: str) -> dict[str, Any]:
-    return _flat(yaml.safe_load(recipe_file(name).read_text(encoding="utf-8")))
+    return _flat(read_recipe(name))
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:
