@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from wcl.config import PROTOCOLS, PretrainConfig, ReproduceConfig
 from wcl.config.validation import check
 from wcl.paper.catalog import NAMES, NOT_IN_PAPER, table
-from wcl.paper.result_store import settings_of
+from wcl.paper.result_store import ResultStore, figures_of, settings_of
 from wcl.paper.scales import SCALES, at_scale
 from wcl.paper.tables import Cell
 from wcl.system.errors import InputError
@@ -24,7 +25,8 @@ def settings(cell: Cell) -> PretrainConfig:
 @pytest.mark.parametrize(("name", "scale"), EVERY)
 def test_every_cell_has_settings_and_a_measure_that_exist(name: str, scale: str) -> None:
     for cell in at_scale(name, scale).cells:
-        check(dataclasses.replace(settings(cell), out="x"))
+        config = dataclasses.replace(settings(cell), out="x")
+        check(dataclasses.replace(config, epochs=config.epochs or 1))  # 0: not trained
         known = {**PROTOCOLS, **dict.fromkeys(("frozen", "time", "pairs", "cost"))}
         assert cell.measure.protocol in known
         if (options := known[cell.measure.protocol]) is not None:
@@ -51,8 +53,8 @@ def test_the_tables_have_the_cells_of_the_paper() -> None:
         "warmup": 6,
         "cost": 3,
         "imagenet": 9,
-        "semi": 8,
-        "voc": 16,
+        "semi": 20,
+        "voc": 96,
         "tsne": 6,
     }
 
@@ -79,7 +81,7 @@ def test_a_cell_at_the_scale_of_the_paper_has_its_settings() -> None:
 def test_all_rows_on_imagenet_are_evaluated_alike(name: str, scale: str) -> None:
     """Whatever the size and the crops of pretraining, the size and crops of evaluation are one."""
     cells = at_scale(name, scale).cells
-    own = {"labels", "start"} if name == "semi" else set()
+    own = {"labels", "start", "encoder_lr", "lr"} if name == "semi" else set()
     found = {
         str({key: value for key, value in cell.measure.options.items() if key not in own})
         for cell in cells
@@ -97,6 +99,48 @@ def test_all_rows_on_imagenet_are_evaluated_alike(name: str, scale: str) -> None
 
 def test_a_row_on_cifar_is_evaluated_as_the_paper_says() -> None:
     assert {str(cell.measure.options) for cell in table("cifar").cells} == {"{'mode': 'paper'}"}
+
+
+def test_the_baselines_of_few_labels_are_trained_or_not_as_they_are_named() -> None:
+    for scale in ("paper", "cpu"):
+        semi = {cell.row: cell for cell in at_scale("semi", scale).cells}
+        voc = {cell.row: cell for cell in at_scale("voc", scale).cells}
+        assert settings(semi["Supervised"]).epochs == settings(voc["Random"]).epochs == 0
+        assert settings(voc["Supervised, 90 epochs"]).method == "supervised"
+        assert settings(voc["Supervised, 90 epochs"]).optim.name == "sgd"
+        for wcl, simclr in (
+            (semi["WCL, from the pool"], semi["SimCLR v1, from the pool"]),
+            (semi["WCL, from the projection"], semi["SimCLR v2 (R50), from the projection"]),
+            (voc["WCL, 800 epochs"], voc["SimCLR, 800 epochs"]),
+            (voc["WCL, 200 epochs, best on test"], voc["SimCLR, 200 epochs, best on test"]),
+        ):
+            assert wcl.baseline == simclr.row
+            assert wcl.measure == simclr.measure
+            assert (settings(wcl).method, settings(simclr).method) == ("wcl", "simclr")
+            assert settings(wcl).epochs == settings(simclr).epochs
+    assert settings(voc["Supervised, 90 epochs"]).epochs == 9  # a tenth of the paper's
+
+
+def test_the_fixed_cost_and_the_best_on_test_are_one_evaluation(tmp_path: Path) -> None:
+    cells = {cell.row: cell for cell in table("voc").cells}
+    fixed, best = cells["WCL, 800 epochs"], cells["WCL, 800 epochs, best on test"]
+    store = ResultStore(tmp_path, ReproduceConfig(), {"imagenet": "x", "voc": "y"})
+    assert store.result_file(fixed, 0) == store.result_file(best, 0)
+    assert fixed.columns == best.columns
+    assert all(figure.paper is None for figure in best.figures)
+    rows = [
+        {"k": 1, "mean": 0.5, "best_on_test": 0.6},
+        {"k": "all", "mean": 0.7, "best_on_test": 0.7},
+    ]
+    found = figures_of(fixed.measure, {"rows": rows})
+    assert {f.column: found[f.key] for f in fixed.figures if f.key in found} == {
+        "k=1": 50,
+        "all": 70,
+    }
+    assert {f.column: found[f.key] for f in best.figures if f.key in found} == {
+        "k=1": 60,
+        "all": 70,
+    }
 
 
 def test_the_rows_of_the_two_heads_have_their_losses() -> None:

@@ -71,3 +71,9 @@ def test_published_rows_are_chosen_like_the_others() -> None:
     assert columns == {"1%, top-1", "1%, top-5"}  # one fine-tuning gives both
     lines = lines_of(table("semi"), "1%, top-5")
     assert {line["column"] for line in lines if line["published_only"]} == {"1%, top-5"}
+
+
+def test_rows_that_only_we_have_stay_behind_those_they_belong_to() -> None:
+    order = list(dict.fromkeys(line["row"] for line in lines_of(table("voc"))))
+    for row in ("Random", "WCL, 200 epochs", "WCL, 800 epochs"):
+        assert order[order.index(row) + 1] == f"{row}, best on test"

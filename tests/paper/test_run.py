@@ -1,5 +1,6 @@
 """Tables made end to end at the smallest scale: every name, stopping, continuing, mistakes."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ from voc_kit import scenes, voc_kit
 from wcl.apps import pretrain
 from wcl.cli import run_command
 from wcl.config import ReproduceConfig
+from wcl.models.encoder import load
 from wcl.paper import sources
-from wcl.paper.catalog import NOT_IN_PAPER, table
+from wcl.paper.catalog import table
 from wcl.paper.listing import seconds_left
 from wcl.paper.result_store import ResultStore, seconds_per_epoch, settings_of
 from wcl.paper.scales import SCALES, at_scale
+from wcl.paper.synthetic import write_smoke_data
+from wcl.paper.untrained import write_untrained
 from wcl.system.errors import RunError
 from wcl.system.run_folder import RunFolder
 
@@ -57,8 +61,6 @@ def test_every_table_is_made_at_the_scale_smoke(
     missing |= {"precision", "recall", "conflicting"}
     lines = [line for line in own if line["column"] not in missing]
     assert all(isinstance(line["ours"], float) and line["seeds"] == 1 for line in lines)
-    if name not in (*NOT_IN_PAPER, "tsne"):
-        assert all(line["paper"] is not None for line in lines)
     text = (out / f"{name}-smoke.md").read_text()
     for line in found["lines"]:
         assert f"| {line['row']}{' †' * line['published_only']} |" in text
@@ -66,6 +68,32 @@ def test_every_table_is_made_at_the_scale_smoke(
     if name == "tsne":
         pictures = sorted(out.glob("maps/*.png"))
         assert len(pictures) == 2
+
+
+def test_few_labels_are_compared_with_baselines(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = made(["voc", "--out", str(out)], capsys)["lines"]
+    found = {(line["row"], line["column"]): line for line in lines}
+    for row in ("Random", "Supervised, 90 epochs", "SimCLR, 200 epochs", "WCL, 200 epochs"):
+        for column in ("k=1", "k=8", "all"):
+            best = found[f"{row}, best on test", column]
+            assert best["ours"] >= found[row, column]["ours"] > 0
+    wcl, simclr = (found[f"{name}, 200 epochs", "all"] for name in ("WCL", "SimCLR"))
+    assert wcl["gain"] == pytest.approx(wcl["ours"] - simclr["ours"])
+    encoders = [load(file) for file in out.glob("runs/*/encoder.safetensors")]
+    assert {encoder.description.epoch for encoder in encoders} == {0, 2}
+
+
+def test_the_untrained_network_is_that_of_the_seed(tmp_path: Path) -> None:
+    cell = next(cell for cell in at_scale("voc", "smoke").cells if cell.row == "Random")
+    write_smoke_data(tmp_path)
+    config = settings_of(cell.run, 3, str(tmp_path / "photos"), ReproduceConfig())
+    names = ("a", "b", "c")
+    for name, seed in zip(names, (3, 3, 4), strict=True):
+        write_untrained(dataclasses.replace(config, seed=seed), RunFolder(tmp_path / name))
+    first, same, other = (load(tmp_path / name).described()["sha256"] for name in names)
+    assert first == same != other
 
 
 def test_what_is_done_is_not_done_again(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

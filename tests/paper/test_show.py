@@ -115,3 +115,21 @@ def test_published_rows_are_marked_and_stand_where_the_paper_has_them() -> None:
     assert isinstance(lines, list)
     assert [line["published_only"] for line in lines] == [False, True, False]
     assert "†" not in markdown(described(TABLE, fill(TABLE, TABLE.cells, found, range(3))))
+
+
+def test_a_wide_table_has_the_paper_s_figures_above_ours_and_gains_in_parentheses() -> None:
+    other = PublishedFigure("LocalAgg", "top-1", 58.8)
+    order = ("SimCLR", "LocalAgg", "WCL")
+    table = dataclasses.replace(TABLE, rows=order, published=(other,), wide=True)
+    text = markdown(described(table, fill(table, table.cells, found, range(3))))
+    assert [line for line in text.splitlines() if line.startswith("|")] == [
+        "|  | top-1 |",
+        "| --- | --- |",
+        "| SimCLR † | 70.00 |",
+        "| SimCLR | 62.00 ± 2.00 |",
+        "| LocalAgg † | 58.80 |",
+        "| WCL † | 72.50 (+2.50) |",
+        "| WCL | 65.00 ± 2.00 (+3.00) |",
+    ]
+    assert "top-1 (%): mean over 3 seeds ± standard deviation." in text
+    assert "In parentheses: gains over SimCLR." in text

@@ -1,5 +1,6 @@
 """The tables of the paper with its settings; `scales` makes them smaller."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -17,6 +18,19 @@ _LINEAR_IMAGENET100 = Measure("linear", {"mode": "paper", "nesterov": True, **_V
 _LINEAR_IMAGENET = Measure(
     "linear", {**_LINEAR_IMAGENET100.options, "batch_size": 4096, "epochs": 90}
 )
+# The usual settings of supervised learning on ImageNet (He et al., 2016).
+_SGD_WITH_CROPS_AND_FLIPS: Mapping[str, Any] = {
+    "augment.jitter": 0,
+    "augment.grayscale": 0,
+    "augment.blur": 0,
+    "mild_augment_epochs": 0,
+    "optim.name": "sgd",
+    "optim.lr": 0.1,
+    "optim.lr_scaling": "linear",
+    "optim.weight_decay": 1e-4,
+}
+_COSTS = "0.01,0.1,0.5,10,100"  # beside 1, that of the result; 0.5 is that of PCL
+_BEST = "best on test"
 _SIMCLR: Mapping[str, Any] = {"method": "simclr"}
 _PLAIN: Mapping[str, Any] = {"crops.neighbors": False}
 
@@ -44,8 +58,10 @@ def _imagenet100(changes: Mapping[str, Any], crops: bool = False) -> Run:
     return Run("imagenet100", "imagenet", 200, changes, crops)
 
 
-def _imagenet_run(epochs: int, changes: Mapping[str, Any], crops: bool = False) -> Run:
-    return Run(f"imagenet-{epochs}ep", "imagenet", epochs, changes, crops)
+def _imagenet_run(
+    epochs: int, changes: Mapping[str, Any], crops: bool = False, trained: bool = True
+) -> Run:
+    return Run(f"imagenet-{epochs}ep", "imagenet", epochs if trained else 0, changes, crops)
 
 
 def _cifar() -> Table:
@@ -59,7 +75,7 @@ def _cifar() -> Table:
                     run = Run(data, data, epochs, changes)
                     figures = _top1("Table 1", row, f"{name}, {epochs} epochs")
                     cells.append(Cell(row, run, _LINEAR, figures, f"SimCLR, batch {batch}"))
-    return _table("cifar", cells, "Table 1")
+    return _table("cifar", cells, "Table 1", wide=True)
 
 
 def _heads() -> Table:
@@ -123,31 +139,55 @@ def _imagenet() -> Table:
 
 
 def _semi() -> Table:
+    simclr, wcl = _imagenet_run(800, _SIMCLR), _imagenet_run(800, {}, crops=True)
+    # Without pretraining, all layers have the learning rate of a network from scratch.
+    scratch = {"start": "pool", "encoder_lr": 0.3, "lr": 0.3}
+    rows: dict[str, tuple[Run, Mapping[str, Any], str]] = {
+        "Supervised": (_imagenet_run(800, _SIMCLR, trained=False), scratch, ""),
+    }
+    for start, baseline in (("pool", "SimCLR v1"), ("projection", "SimCLR v2 (R50)")):
+        baseline = f"{baseline}, from the {start}"
+        rows[baseline] = (simclr, {"start": start}, baseline)
+        rows[f"WCL, from the {start}"] = (wcl, {"start": start}, baseline)
     cells = []
-    for start in ("pool", "projection"):
-        row = f"WCL, from the {start}"
+    for row, (run, changes, baseline) in rows.items():
         for labels in ("1%", "10%"):
             figures = tuple(
                 Figure(column, key, published_figure("Table 8", row, column))
                 for column, key in ((f"{labels}, top-1", "top1"), (f"{labels}, top-5", "top5"))
             )
-            options = {"labels": labels, "start": start, "scratch": False, **_VIEWS}
-            run = _imagenet_run(800, {}, crops=True)
-            cells.append(Cell(row, run, Measure("finetune", options), figures))
-    return _table("semi", cells, "Table 8")
+            options = {"labels": labels, **changes, "scratch": False, **_VIEWS}
+            cells.append(Cell(row, run, Measure("finetune", options), figures, baseline))
+    return _table("semi", cells, "Table 8", wide=True)
 
 
 def _voc() -> Table:
-    cells = []
+    supervised = {"method": "supervised", **_SGD_WITH_CROPS_AND_FLIPS}
+    rows = {
+        "Random": (_imagenet_run(200, _SIMCLR, trained=False), ""),
+        "Supervised, 90 epochs": (
+            dataclasses.replace(_imagenet_run(100, supervised), epochs=90),
+            "",
+        ),
+    }
     for epochs in (200, 800):
-        row = f"WCL, {epochs} epochs"
-        figures = tuple(
-            Figure(column, column.removeprefix("k="), published_figure("Table 7", row, column))
-            for column in published("Table 7")["columns"]
+        simclr = f"SimCLR, {epochs} epochs"
+        rows[simclr] = (_imagenet_run(epochs, _SIMCLR), simclr)
+        rows[f"WCL, {epochs} epochs"] = (_imagenet_run(epochs, {}, crops=True), simclr)
+    measure = Measure("lowshot", {"costs": _COSTS, "image_size": 224}, data="voc")
+    columns = {column: column.removeprefix("k=") for column in published("Table 7")["columns"]}
+    cells = []
+    for row, (run, baseline) in rows.items():
+        is_published = row in published("Table 7")["rows"]
+        fixed = tuple(
+            Figure(column, key, published_figure("Table 7", row, column) if is_published else None)
+            for column, key in columns.items()
         )
-        run = _imagenet_run(epochs, {}, crops=True)
-        cells.append(Cell(row, run, Measure("lowshot", data="voc"), figures))
-    return _table("voc", cells, "Table 7")
+        best = tuple(Figure(column, f"{key}, {_BEST}") for column, key in columns.items())
+        cells.append(Cell(row, run, measure, fixed, baseline))
+        over = baseline and f"{baseline}, {_BEST}"
+        cells.append(Cell(f"{row}, {_BEST}", run, measure, best, over))
+    return _table("voc", cells, "Table 7", wide=True)
 
 
 def _tsne() -> Table:

@@ -36,6 +36,8 @@ def row_order(sources: Sequence[str], cells: Sequence[Cell]) -> tuple[str, ...]:
         for row in rows:
             if row in own:
                 place = order.index(row) + 1
+                while place < len(order) and order[place] in own - set(rows):
+                    place += 1  # rows that only we have stay behind the one they belong to
             elif row not in order:
                 order.insert(place, row)
                 place += 1

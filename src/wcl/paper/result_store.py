@@ -137,6 +137,11 @@ class ResultStore:
         config = replace(config, out=str(folder.path))
         if _is_finished(folder.encoder, config.epochs):
             return True
+        if not run.epochs:
+            from wcl.paper.untrained import write_untrained
+
+            write_untrained(config, folder)
+            return True
         return pretrain.run(config, folder.config.exists(), _recipe_of(run), quiet=True)
 
     def _measure(self, cell: Cell, seed: int) -> tuple[dict[str, float], dict[str, Any]]:
@@ -223,7 +228,9 @@ def open_result_store(config: ReproduceConfig) -> Path:
 def figures_of(measure: Measure, result: dict[str, Any]) -> dict[str, float]:
     """Return the figures of an evaluation in the paper's units: fractions in percent."""
     if measure.protocol == "lowshot":
-        return {str(row["k"]): 100 * row["mean"] for row in result["rows"]}
+        figures = {str(row["k"]): 100 * row["mean"] for row in result["rows"]}
+        best = {f"{row['k']}, best on test": 100 * row["best_on_test"] for row in result["rows"]}
+        return figures | best
     if measure.protocol == "project":
         return {name: value for name, value in result["rows"][0].items() if name != "name"}
     return {name: 100 * result[name] for name in ("top1", "top5")}

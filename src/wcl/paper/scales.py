@@ -57,7 +57,7 @@ _FEW_LABELS = {"1 label": "1", "3 labels": "3", "10 labels": "10"}
 _DIGITS_CROPS = {"crops.count": 4, "crops.size": 16, "crops.scale": (0.3, 0.6)}
 _SMALL = 32  # pixels of CIFAR-10
 _SHRINK = 224 // _SMALL
-_CPU_SCALE = (0.2, 1.0)  # of the recipe
+_CPU_VIEWS: Mapping[str, Any] = {"image_size": _SMALL, "scale": (0.2, 1.0)}  # of the recipe
 _TINY_HEADS = {"model.head_hidden_dim": 32, "model.head_out_dim": 16}
 _TINY_LOG = {"log.tensorboard": False, "log.health": 16}
 _TINY = {
@@ -139,7 +139,7 @@ def _smoke_run(run: Run) -> Run:
         time_of = run.time_of and _smoke_run(run.time_of)
         return Run("digits", "digits", 2, changes, time_of=time_of)
     changes |= {**_TINY, **({"crops.size": 16} if run.crops else {})}
-    return dataclasses.replace(run, epochs=2, changes=changes)
+    return dataclasses.replace(run, epochs=min(run.epochs, 2), changes=changes)
 
 
 def _digits(cell: Cell) -> Cell:
@@ -165,8 +165,8 @@ def _cpu(cell: Cell) -> Cell:
     if cell.measure.protocol == "linear":
         options = {name: options[name] for name in ("image_size", "scale") if name in options}
         options["mode"] = "fast"
-    if "image_size" in options:  # the same views for all runs, as at the scale of the paper
-        options |= {"image_size": _SMALL, "scale": _CPU_SCALE}
+    # The same views for all runs, as at the scale of the paper.
+    options |= {name: value for name, value in _CPU_VIEWS.items() if name in options}
     return dataclasses.replace(cell, measure=dataclasses.replace(cell.measure, options=options))
 
 

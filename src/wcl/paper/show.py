@@ -133,24 +133,31 @@ def show(filled: dict[str, Any]) -> None:
 def _notes(filled: dict[str, Any]) -> list[str]:
     """Return the lines below a table: what its figures are, failed cells, notes."""
     lines = filled["lines"]
-    unit = f" ({filled['unit']})" if filled["unit"] and not filled["wide"] else ""
+    is_one_unit = not filled["wide"] or _constant([line for line in lines if line["unit"]], "unit")
+    unit = f" ({filled['unit']})" if filled["unit"] and is_one_unit else ""
     figure = _constant(lines, "column") or "Figures"
     count = _constant([line for line in lines if line["seeds"]], "seeds")
     seeds = f"{count} seeds" if count else "the seeds"
     spread = "one seed" if count == 1 else f"mean over {seeds} ± standard deviation"
     notes = [f"{figure}{unit}: {spread}."]
-    if len(baselines := _baselines(lines)) == 1:
-        notes.append(f"Gains are over {baselines.pop()}.")
-    if any(line["published_only"] for line in lines):
+    baselines = _baselines(lines)
+    if filled["wide"] and baselines:
+        notes.append(f"In parentheses: gains over {'; '.join(baselines)}.")
+    elif len(baselines) == 1:
+        notes.append(f"Gains are over {baselines[0]}.")
+    if filled["wide"] and any(line["paper"] is not None for line in lines):
+        notes.append(f"{_PUBLISHED} published figures.")
+    elif any(line["published_only"] for line in lines):
         notes.append(f"{_PUBLISHED} published figures; nothing is trained for these rows.")
     notes += [f"{row} failed: {why}" for row, why in filled["failed"].items()]
     return [*notes, *filled["notes"]]
 
 
-def _baselines(lines: list[dict[str, Any]]) -> set[str]:
+def _baselines(lines: list[dict[str, Any]]) -> list[str]:
     """Return the rows that gains are over."""
     gains = ("gain", "paper_gain")
-    return {line["against"] for line in lines if any(line[name] is not None for name in gains)}
+    compared = (line for line in lines if any(line[name] is not None for name in gains))
+    return list(dict.fromkeys(line["against"] for line in compared))
 
 
 def _constant(lines: list[dict[str, Any]], name: str) -> Any:
@@ -189,14 +196,27 @@ def _texts(filled: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _wide_texts(lines: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of a table that has a column for each figure."""
+    """Return the header and the rows of a table that has a column for each figure.
+
+    The paper's figures have a row of their own, above ours. Gains are in parentheses.
+    """
     columns = list(dict.fromkeys(line["column"] for line in lines))
+    has_paper = any(line["paper"] is not None for line in lines)
     found: dict[str, dict[str, str]] = {}
     for line in lines:
-        decimals = 1 if line["unit"] == "%" else 2
-        text = "–" if line["ours"] is None else f"{line['ours']:.{decimals}f}"
-        if line["ours_deviation"]:
-            text += f" ± {line['ours_deviation']:.{decimals}f}"
-        found.setdefault(line["row"], {})[line["column"]] = text
+        decimals = 1 if line["unit"] == "%" and not has_paper else 2
+
+        def text(name: str, gain: str, line: Any = line, decimals: int = decimals) -> str:
+            if line[name] is None:
+                return "–"
+            deviation, value = line.get(f"{name}_deviation"), f"{line[name]:.{decimals}f}"
+            spread = f" ± {deviation:.{decimals}f}" if deviation else ""
+            return value + spread + ("" if line[gain] is None else f" ({line[gain]:+.{decimals}f})")
+
+        if line["paper"] is not None:
+            row = found.setdefault(f"{line['row']} {_PUBLISHED}", {})
+            row[line["column"]] = text("paper", "paper_gain")
+        if not line["published_only"]:
+            found.setdefault(line["row"], {})[line["column"]] = text("ours", "gain")
     rows = [[row, *(texts.get(name, "–") for name in columns)] for row, texts in found.items()]
     return ["", *columns], rows

@@ -16,6 +16,7 @@ class Run:
     data: str
     """Name of the data set: digits, cifar10, cifar100 or imagenet."""
     epochs: int
+    """0 for the network with its initial weights."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings that differ from the recipe, by their dotted names."""
     crops: bool = False
