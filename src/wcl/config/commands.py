@@ -154,6 +154,9 @@ class ReproduceConfig:
     data: str = ""
     """The data set, as for `wcl pretrain`; NAME=SRC,NAME=SRC if the table needs several. CIFAR is
     downloaded automatically."""
+    labels: str = ""
+    """For the table semi: folder with lists of labeled images, 1percent.txt and 10percent.txt, as
+    published by SimCLR; by default the same number is drawn from each class."""
     out: str = "runs/reproduce"
     """Folder of all runs, results and tables; tables share the runs that they have in common."""
     seeds: Count = 0

@@ -4,7 +4,7 @@ import hashlib
 import json
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from wcl.config import PretrainConfig, ReproduceConfig, flat
 from wcl.config.layering import settings
 from wcl.data import open_splits
 from wcl.methods import method_settings
+from wcl.paper.label_lists import LabelList
 from wcl.paper.pairs import pair_quality
 from wcl.paper.sources import images_per_epoch
 from wcl.paper.tables import Cell, Measure, Run
@@ -61,6 +62,8 @@ class ResultStore:
     config: ReproduceConfig
     sources: Mapping[str, str]
     """The source of each data set."""
+    lists: Mapping[str, LabelList] = field(default_factory=dict)
+    """Lists of labeled images that replace draws, by the share that is drawn."""
 
     def run_folder(self, run: Run, seed: int) -> Path:
         """Return the folder of a run; its name depends on all settings that change the result."""
@@ -85,9 +88,14 @@ class ResultStore:
         run = self.run_folder(cell.run, seed)
         key: dict[str, Any] = {"options": dict(measure.options)}
         key["data"] = self.sources.get(measure.data, "")
+        if found := self._list_of(measure):
+            key["labels"] = found.sha256
         if measure.against is not None:
             key["against"] = self.run_folder(measure.against, seed).name
         return self.folder / "results" / f"{run.name}-{measure.protocol}-{_hash(key)}.json"
+
+    def _list_of(self, measure: Measure) -> LabelList | None:
+        return self.lists.get(measure.options.get("labels", ""))
 
     def _with_epochs(self, run: Run) -> Run:
         """Return a run with as many epochs as fit into its time, once its cost is measured."""
@@ -187,6 +195,8 @@ class ResultStore:
             "num_workers": config.num_workers,
             **measure.options,
         }
+        if found := self._list_of(measure):
+            options["labels"] = str(found.path)
         if measure.protocol == "project":
             picture = self.folder / "maps" / f"{self.result_file(cell, seed).stem}.png"
             for file in (picture, picture.with_suffix(".csv")):

@@ -6,6 +6,7 @@ from typing import Any
 
 from wcl.config import ReproduceConfig
 from wcl.paper import sources, synthetic
+from wcl.paper.label_lists import TABLE, check_lists, label_lists, labels_note
 from wcl.paper.listing import listing, show_listing
 from wcl.paper.other_rows import with_other_rows
 from wcl.paper.purity import points_of
@@ -38,7 +39,8 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
     cells = only(table, config.only)
     first = table.first_seed
     seeds = range(first, first + (config.seeds or SCALES[config.scale].seeds))
-    store = ResultStore(expanded(config.out), config, _sources_of(table, cells, config))
+    lists = label_lists(config.labels, name)
+    store = ResultStore(expanded(config.out), config, _sources_of(table, cells, config), lists)
     if wants_list:
         found = listing(store, name, cells, seeds)
         if as_json:
@@ -48,6 +50,7 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
         return True
     if config.scale != "smoke":
         sources.check(sources.needed(cells), store.sources)
+        check_lists(lists, store.sources[cells[0].run.data])
     open_result_store(config)
     if config.scale == "smoke":
         synthetic.write_smoke_data(store.folder / "data")
@@ -123,7 +126,7 @@ def _write(
         "lines": with_other_rows(
             table, fill(table, cells, store.figures, seeds), store.config.only
         ),
-        "notes": list(table.notes),
+        "notes": [*table.notes, *([labels_note(store.lists)] if table.name == TABLE else [])],
         "failed": failed,
         "points": [point._asdict() for point in points_of(table, store, seeds)],
     }
