@@ -22,19 +22,21 @@ _SIDE_ON_CPU, _SIDE_ELSEWHERE = 512, 8192
 _PADDING = 16
 
 
-def log_sum_over_all(anchors: Tensor, keys: Tensor, itself: Tensor | None = None) -> Tensor:
+def log_sum_over_all(anchors: Tensor, keys: Tensor, excluded: Tensor | None = None) -> Tensor:
     """Compute log Σ_k exp(anchor · key_k) for each anchor, for products of any magnitude.
 
     Args:
         anchors: (n, D) rows.
         keys: (N, D) rows.
-        itself: (n,) for each anchor its own index among the keys, which is excluded; None to
-            include all keys.
+        excluded: (n,) or (n, m), for each anchor the keys that are excluded, such as itself; −1
+            for none. None to include all keys. At least one key must remain.
 
     Returns:
         (n,) numbers.
     """
-    log_sum: Tensor = _OverAll.apply(anchors, keys, itself)  # type: ignore[no-untyped-call]
+    if excluded is not None and excluded.ndim == 1:
+        excluded = excluded[:, None]
+    log_sum: Tensor = _OverAll.apply(anchors, keys, excluded)  # type: ignore[no-untyped-call]
     return log_sum
 
 
@@ -60,22 +62,22 @@ def log_sum_over_others(rows: Tensor, bound: float) -> Tensor:
 
 class _OverAll(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, anchors: Tensor, keys: Tensor, itself: Tensor | None) -> Tensor:
+    def forward(ctx: Any, anchors: Tensor, keys: Tensor, excluded: Tensor | None) -> Tensor:
         log_sum = anchors.new_full((len(anchors),), -math.inf)
-        for i, _, tile in _tiles(anchors, keys, itself):
+        for i, _, tile in _tiles(anchors, keys, excluded):
             log_sum[i] = torch.logaddexp(log_sum[i], tile.logsumexp(dim=1))
-        ctx.save_for_backward(anchors, keys, itself, log_sum)
+        ctx.save_for_backward(anchors, keys, excluded, log_sum)
         return log_sum
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         _refuse_double_backward()
-        anchors, keys, itself, log_sum = ctx.saved_tensors
+        anchors, keys, excluded, log_sum = ctx.saved_tensors
         of_anchors, of_keys, _ = ctx.needs_input_grad
         to_anchors = torch.zeros_like(anchors) if of_anchors else None
         to_keys = torch.zeros_like(keys) if of_keys else None
         weighted = anchors * gradient[:, None]
-        for i, j, tile in _tiles(anchors, keys, itself):
+        for i, j, tile in _tiles(anchors, keys, excluded):
             softmax = tile.sub_(log_sum[i, None]).exp_()
             if to_anchors is not None:
                 to_anchors[i].addmm_(softmax, keys[j])
@@ -121,9 +123,9 @@ def _refuse_double_backward() -> None:
 
 
 def _tiles(
-    anchors: Tensor, keys: Tensor, itself: Tensor | None
+    anchors: Tensor, keys: Tensor, excluded: Tensor | None
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield slices of the anchors and the keys with their products, −∞ for an anchor's own key.
+    """Yield slices of the anchors and the keys with their products, −∞ for excluded keys.
 
     The tile is the same memory every time and may be overwritten.
     """
@@ -134,13 +136,13 @@ def _tiles(
             rows, columns = i.stop - i.start, j.stop - j.start
             tile = memory[:rows, :columns]
             torch.mm(anchors[i], keys[j].T, out=tile)
-            if itself is not None:
-                # An anchor whose own key is in another tile masks a padding column instead: which
-                # anchors those are stays on the device, and the host does not wait.
-                column = itself[i] - j.start
+            if excluded is not None:
+                # A key in another tile masks a padding column instead: which ones those are stays
+                # on the device, and the host does not wait.
+                column = excluded[i] - j.start
                 elsewhere = (column < 0) | (column >= columns)
                 column = column.masked_fill(elsewhere, memory.shape[1] - 1)
-                memory[:rows].scatter_(1, column[:, None], -math.inf)
+                memory[:rows].scatter_(1, column, -math.inf)
             yield i, j, tile
 
 
