@@ -65,6 +65,18 @@ class Case(NamedTuple):
     loss: dict[str, Any] = {}  # noqa: RUF012
 
 
+OTHERS: dict[str, dict[str, Any]] = {
+    "moco": {"queue_size": 24},
+    "mochi": {"hardest": 6, "mixtures": 5, "query_mixtures": 4, "warmup_epochs": 0},
+    "simclrv2": {"queue_size": 24},
+    "byol": {},
+    "simsiam": {},
+    "supcon": {},
+    "supervised": {},
+    "fncancel": {"support": 2, "top_k": 3, "threshold": 0.0},
+    "adpclr": {"k": 3, "warmup": 0},
+    "swav": {"prototypes": 6, "freeze_epochs": 0},
+}
 NO_IMAGES_ON_RANK_1 = (2, 3, 6, 7, 10, 11, 14, 15)
 # The images of process 1 of 2 are the last eight, or with micro-batches the last half of each.
 CASES = [
@@ -81,17 +93,13 @@ CASES = [
     Case("a process without images", unreadable=tuple(range(8, 16))),
     Case("a process without images, micro-batches", micro=4, unreadable=NO_IMAGES_ON_RANK_1),
     *(
+        Case(f"{name}, a process without images", True, 0, tuple(range(8, 16)), 0.0, name, loss)
+        for name, loss in OTHERS.items()
+        if name in ("fncancel", "adpclr")
+    ),
+    *(
         Case(f"{name}{' in micro-batches' if micro else ''}", True, micro, (1, 9), 0.0, name, loss)
-        for name, loss in {
-            "moco": {"queue_size": 24},
-            "mochi": {"hardest": 6, "mixtures": 5, "query_mixtures": 4, "warmup_epochs": 0},
-            "simclrv2": {"queue_size": 24},
-            "byol": {},
-            "simsiam": {},
-            "supcon": {},
-            "supervised": {},
-            "swav": {"prototypes": 6, "freeze_epochs": 0},
-        }.items()
+        for name, loss in OTHERS.items()
         for micro in (0, 4)
     ),
 ]
@@ -105,15 +113,16 @@ def built(case: Case) -> Method:
     return found(network, found.Settings(**case.loss), info).double()
 
 
-def views_of(index: np.ndarray, crops: int) -> list[Tensor]:
-    """Two views and the crops of these images; each image has its own, whoever makes them."""
+def views_of(index: np.ndarray, support: int, crops: int) -> list[Tensor]:
+    """All views of these images; each image has its own, whoever makes them."""
 
     def view(image: int, number: int, size: int) -> Tensor:
         generator = torch.Generator().manual_seed(1000 * int(image) + number)
         return torch.randn(3, size, size, generator=generator, dtype=torch.float64)
 
     found = []
-    for numbers, size in ((range(2), 8), (range(2, 2 + crops), 6)):
+    full = 2 + support
+    for numbers, size in ((range(2), 8), (range(2, full), 8), (range(full, full + crops), 6)):
         group = torch.empty(len(numbers), len(index), 3, size, size, dtype=torch.float64)
         for place, number in enumerate(numbers):
             for row, image in enumerate(index):
@@ -122,19 +131,20 @@ def views_of(index: np.ndarray, crops: int) -> list[Tensor]:
     return found
 
 
-def local_part(world: World, case: Case, crops: int) -> tuple[BatchShard, list[Tensor]]:
+def local_part(world: World, case: Case, method: Method) -> tuple[BatchShard, list[Tensor]]:
     sharding = BatchSharding(BATCH, world, case.micro)
     everyone = np.random.default_rng(0).permutation(BATCH)
     wanted = everyone[sharding.positions(world.rank)]
     place = np.flatnonzero(~np.isin(wanted, everyone[list(case.unreadable)]))
-    return sharding.shard(everyone, place, CPU), views_of(wanted[place], crops)
+    support, crops = method.support_views(method.settings), method.info.crops
+    return sharding.shard(everyone, place, CPU), views_of(wanted[place], support, crops)
 
 
 def take(world: World, case: Case) -> tuple[Method, Step, BatchShard]:
     fabric = Fabric(accelerator="cpu", devices=1)
     method = built(case)
     model = fabric.setup_module(MultiViewModel(method, world))
-    shard, views = local_part(world, case, method.info.crops)
+    shard, views = local_part(world, case, method)
     step = gradient_step(fabric, model, method, views, shard, world)
     method.after_step(0.5)
     return method, step, shard
@@ -143,7 +153,7 @@ def take(world: World, case: Case) -> tuple[Method, Step, BatchShard]:
 def plain(case: Case) -> tuple[Method, Tensor]:
     """The gradient of the whole loss, every micro-batch embedded with its graph kept."""
     method = built(case)
-    shard, views = local_part(World(), case, method.info.crops)
+    shard, views = local_part(World(), case, method)
     parts = [select_images(views, rows) for rows in shard.micro_batches]
     targets = concat_images([method.targets(part) for part in parts])
     losses = method.loss(concat_images([method.embed(part) for part in parts]), targets, shard)
@@ -209,6 +219,8 @@ def steps_here(world: World) -> list[Any]:
             if parameter.grad is not None:
                 parameter.grad = world.all_reduce_sum(parameter.grad) / world.size
         labels = [label.tolist() for label in step.losses.weak_labels]
+        if step.losses.positives is not None:
+            labels.append(step.losses.positives.tolist())
         found.append(
             (state(network), world.all_reduce_sum(step.losses.total), labels, shard.index.tolist())
         )

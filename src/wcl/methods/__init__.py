@@ -11,7 +11,9 @@ from wcl.system.paths import one_line
 __all__ = ["METHODS", "Losses", "Method", "RunInfo", "find_method", "method_settings"]
 
 METHODS = {
+    "adpclr": "wcl.methods.adpclr:AdpCLR",
     "byol": "wcl.methods.byol:BYOL",
+    "fncancel": "wcl.methods.fncancel:FNCancel",
     "mochi": "wcl.methods.mochi:MoCHi",
     "moco": "wcl.methods.moco:MoCo",
     "simclr": "wcl.methods.simclr:SimCLR",
