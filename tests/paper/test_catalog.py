@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wcl.config import PROTOCOLS, PretrainConfig, ReproduceConfig
+from wcl.config import PROTOCOLS, PretrainConfig, ReproduceConfig, flat
 from wcl.config.validation import check
 from wcl.paper.catalog import NAMES, NOT_IN_PAPER, table
 from wcl.paper.result_store import ResultStore, figures_of, settings_of
@@ -184,6 +184,73 @@ def test_small_batches_for_a_quarter_of_the_epochs_take_the_steps_of_the_usual_o
     )
     steps = {1297 // cells[row].batch_size * cells[row].epochs for row in rows}
     assert steps == {500}
+
+
+DIFFERENCES = {
+    "data": "images",
+    "limit": "images",
+    "classes": "images",
+    "augment.mean": "images",
+    "augment.std": "images",
+    "image_size": "pixels",
+    "epochs": "epochs",
+    "batch_size": "batch size (256",
+    "model.backbone": "network",
+    "model.stem": "first convolution of stride 2",
+    "model.head_layers": "heads (2 layers",
+    "model.head_hidden_dim": "units",
+    "model.head_out_dim": "outputs",
+    "optim.name": "optimizer",
+    "optim.lr": "learning rate",
+    "optim.lr_scaling": "learning rate",
+    "optim.weight_decay": "weight decay",
+    "optim.warmup_epochs": "warm-up",
+    "mild_augment_epochs": "the same in all epochs",
+    "augment.blur": "blur",
+    **dict.fromkeys(
+        (f"augment.{name}" for name in ("brightness", "contrast", "saturation", "hue", "jitter")),
+        "colors",
+    ),
+    "augment.grayscale": "colors",
+    "crops.count": "small crops (4",
+    "crops.size": "16 pixels",
+    "crops.scale": "small crops",
+}
+"""What the caveat says of each setting; `crops.warmup` is the same share of the run."""
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [(n, s) for n, s in EVERY if s in ("cpu", "digits") and n not in NOT_IN_PAPER],
+)
+def test_the_caveat_names_everything_that_differs_from_the_paper(name: str, scale: str) -> None:
+    small = at_scale(name, scale)
+    paper = {(cell.row, *cell.columns[:1]): cell for cell in table(name).cells}
+    rows = {cell.row: cell for cell in table(name).cells}
+    differing: set[str] = set()
+    for cell in small.cells:
+        original = paper.get((cell.row, *cell.columns[:1]), rows[cell.row])
+        ours, theirs = (flat(dataclasses.asdict(settings(c))) for c in (cell, original))
+        differing |= {key for key in ours.keys() | theirs.keys() if ours[key] != theirs[key]}
+    differing -= {"crops.warmup", "log.every"}
+    named = dict(DIFFERENCES)
+    if scale == "digits":  # whose whole augmentation is another one
+        changed = (
+            "scale",
+            "ratio",
+            "flip",
+            "grayscale",
+            "blur",
+            "jitter",
+            "brightness",
+            "contrast",
+        )
+        changed += ("saturation", "hue", "rotate", "shear", "zoom", "shift", "noise")
+        named |= dict.fromkeys((f"augment.{setting}" for setting in changed), "augmentation")
+    else:
+        named["augment.scale"] = "scale of the large views (0.2–1"
+    caveat = small.notes[-1]
+    assert {key for key in differing if named.get(key, "?") not in caveat} == set()
 
 
 def test_an_unknown_scale_of_a_table_is_refused_with_those_it_has() -> None:
