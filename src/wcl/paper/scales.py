@@ -50,22 +50,22 @@ _SMOKE_CAVEAT = (
 )
 _CAVEATS = {
     "digits": "Compare gains between rows, not figures with the paper's. Different from the paper "
-    "are the images (1,297 digits of 32 pixels), the network (0.1 M parameters), the heads (128 units "
-    "and 64 outputs instead of 2048 and 128), the length (half the epochs), the batch size (256 "
-    "instead of 2048), the optimizer (AdamW instead of LARS) with its learning rate, the "
+    "are the images (1,297 digits of 32 pixels), the network (0.1 M parameters), the heads (128 "
+    "units and 64 outputs instead of 2048 and 128), the length (half the epochs), the batch size "
+    "(256 instead of 2048), the optimizer (AdamW instead of LARS) with its learning rate, the "
     "augmentation (rotation, shear, zoom, shift and noise instead of crops, flips and colors; the "
     "same in all epochs), the small crops (16 pixels, scale 0.3–0.6) and the measure (the nearest "
     "of a few labeled images instead of a linear probe).",
     "cpu": "Compare gains between rows, not figures with the paper's. Different from the paper "
-    "are the images (20,000 of CIFAR-10), the network (1.2 M parameters, first convolution of stride "
-    "2), the heads (2 layers of 512 units instead of 2 or, on ImageNet-1k, 3 of 2048), the length "
-    "(a tenth of the epochs), the optimizer (SGD instead of LARS) with its learning rate, the "
-    "weight decay (1e-4 instead of 1e-6), the warm-up (2 epochs instead of 10) and the linear "
-    "probe (features of four epochs of crops, reused). In place of ImageNet also the view size (32 "
-    "pixels instead of 224), the scale of the large views (0.2–1 instead of 0.08–1 or, with crops, "
-    "0.14–1), the colors (half as strong, without blur, the same in all epochs), the small crops "
-    "(4 of 16 pixels, scale 0.1–0.4), the batch size (256 instead of 2048 or 4096) and the probe's "
-    "momentum (not Nesterov's), batch size (256) and length (80 epochs).",
+    "are the images (20,000 of CIFAR-10), the network (1.2 M parameters, first convolution of "
+    "stride 2), the heads (2 layers of 512 units instead of 2 or, on ImageNet-1k, 3 of 2048), the "
+    "length (a tenth of the epochs), the optimizer (SGD instead of LARS) with its learning rate, "
+    "the weight decay (1e-4 instead of 1e-6), the warm-up (2 epochs instead of 10) and the linear "
+    "probe (features of four epochs of crops, reused). In place of ImageNet also the view size "
+    "(32 pixels instead of 224), the scale of the large views (0.2–1 instead of 0.08–1 or, with "
+    "crops, 0.14–1), the colors (half as strong, without blur, the same in all epochs), the small "
+    "crops (4 of 16 pixels, scale 0.1–0.4), the batch size (256 instead of 2048 or 4096) and the "
+    "probe's momentum (not Nesterov's), batch size (256) and length (80 epochs).",
 }
 
 _FEW_LABELS = {"1 label": "1", "3 labels": "3", "10 labels": "10"}
