@@ -20,6 +20,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "moco": {"loss": {"queue_size": 48}},
     "mochi": {"loss": {"hardest": 12, "mixtures": 9, "query_mixtures": 5, "warmup_epochs": 1}},
     "simclrv2": {"loss": {"queue_size": 48}},
+    "nnclr": {},
+    "instdisc": {"loss": {"negatives": 40}},
     "byol": {},
     "simsiam": {},
     "supcon": {},

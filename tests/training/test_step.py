@@ -68,6 +68,8 @@ class Case(NamedTuple):
 OTHERS: dict[str, dict[str, Any]] = {
     "moco": {"queue_size": 24},
     "mochi": {"hardest": 6, "mixtures": 5, "query_mixtures": 4, "warmup_epochs": 0},
+    "nnclr": {},
+    "instdisc": {"negatives": 30},
     "simclrv2": {"queue_size": 24},
     "byol": {},
     "simsiam": {},
