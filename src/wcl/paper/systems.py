@@ -57,11 +57,21 @@ _LR_FACTORS = (0.5, 1, 2)
 
 
 SYSTEMS = {
-    "SimCLR": System("simclr"),
-    "MoCo v2": System("moco", {"loss.queue_size": 1024, "loss.momentum": 0.99}),
-    "BYOL": System("byol", {"loss.momentum": 0.9}),
-    "SwAV": System("swav", {"loss.prototypes": 60}),
-    "WCL": System("wcl"),
+    "SimCLR": System("simclr", {}, ({"loss.temperature": 0.2}, {"loss.temperature": 0.5})),
+    "MoCo v2": System(
+        "moco",
+        {"loss.queue_size": 1024, "loss.momentum": 0.99},
+        ({"loss.momentum": 0.9}, {"loss.temperature": 0.1}),
+    ),
+    "BYOL": System(
+        "byol", {"loss.momentum": 0.96}, ({"loss.momentum": 0.9}, {"loss.momentum": 0.99})
+    ),
+    "SwAV": System(
+        "swav",
+        {"loss.prototypes": 60},
+        ({"loss.prototypes": 30}, {"loss.epsilon": 0.03}),
+    ),
+    "WCL": System("wcl", {}, ({"loss.temperature": 0.2}, {"loss.temperature": 0.5})),
 }
 """Systems that learn from labels, from instances, from clusters, and from similar images."""
 
