@@ -56,24 +56,27 @@ _SCALES = {"digits": _Scale(0.002, 30), "cpu": _Scale(0.5, 3)}
 _LR_FACTORS = (0.5, 1, 2)
 
 
-_QUEUE = {"loss.momentum": 0.99}  # the authors' 0.999 is for many more steps
-_WARMER = ({"loss.temperature": 0.2},)
+_EMA = {"loss.momentum": 0.99}  # the authors' 0.999 is for many more steps
+_FASTER_EMA = ({"loss.momentum": 0.9},)
+_SOFTER = ({"loss.temperature": 0.2},)
+_NO_BLUR = {"loss.blur": (0, 0), "loss.solarize": (0, 0)}  # as the augmentation of all others
+_MIXTURES = {"loss.hardest": 64, "loss.mixtures": 64, "loss.query_mixtures": 16}
 
 SYSTEMS = {
     "supervised": System("supervised", {}, ({"optim.weight_decay": 1e-4},)),
-    "SupCon": System("supcon", {}, _WARMER),
-    "SimCLR": System("simclr", {}, _WARMER),
-    "MoCo v2": System("moco", _QUEUE, ({"loss.momentum": 0.9},)),
-    "MoCHi": System(
-        "mochi",
-        {**_QUEUE, "loss.hardest": 64, "loss.mixtures": 64, "loss.query_mixtures": 16},
-        ({"loss.momentum": 0.9},),
-    ),
-    "SimCLR v2": System("simclrv2", _QUEUE, ({"loss.momentum": 0.9},)),
-    "BYOL": System("byol", {"loss.momentum": 0.96}, ({"loss.momentum": 0.9},)),
+    "SupCon": System("supcon", {}, _SOFTER),
+    "SimCLR": System("simclr", {}, _SOFTER),
+    "InstDisc": System("instdisc", {}, _SOFTER),
+    "MoCo v2": System("moco", _EMA, _FASTER_EMA),
+    "MoCHi": System("mochi", {**_EMA, **_MIXTURES}, _FASTER_EMA),
+    "SimCLR v2": System("simclrv2", {**_EMA, "model.head_layers": 3}, _FASTER_EMA),
+    "BYOL": System("byol", {**_EMA, **_NO_BLUR}, _FASTER_EMA),
     "SimSiam": System("simsiam", {}, ({"loss.bottleneck": 2},)),
     "SwAV": System("swav", {"loss.prototypes": 60}, ({"loss.prototypes": 30},)),
-    "WCL": System("wcl", {}, _WARMER),
+    "FNCancel": System("fncancel", {}, ({"loss.threshold": 0.8},)),
+    "AdpCLR": System("adpclr", {}, ({"loss.k": 2},)),
+    "NNCLR": System("nnclr", {}, _SOFTER),
+    "WCL": System("wcl", {}, _SOFTER),
 }
 """Systems that learn from labels, from instances, from clusters, and from similar images."""
 
@@ -114,12 +117,8 @@ def sweep(scale: str) -> Table:
 
 def _run(system: System, scale: str) -> Run:
     if scale == "cpu":
-        return Run(
-            "cifar10-cpu",
-            "cifar10",
-            10,
-            {"method": system.method, "limit": 10_000, "batch_size": 128},
-        )
+        recipe = "cifar10-cpu" if system.method == "wcl" else f"cifar10-cpu-{system.method}"
+        return Run(recipe, "cifar10", 10, {"limit": 10_000, "batch_size": 128})
     return Run("digits", "digits", 30, {"method": system.method, **system.digits})
 
 
