@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from inspect import getdoc
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from wcl import __version__
 from wcl.config import (
@@ -26,6 +26,7 @@ from wcl.config import (
     EmbedConfig,
     EvalConfig,
     ExportConfig,
+    ModelConfig,
     PretrainConfig,
     ReportConfig,
     ReproduceConfig,
@@ -42,7 +43,7 @@ from wcl.system.errors import (
     RunError,
     describe_os_error,
 )
-from wcl.system.run_folder import weights_of
+from wcl.system.run_argument import check_run
 from wcl.system.signals import stop_signals
 from wcl.system.streams import StandardStream, open_standard_files
 
@@ -69,7 +70,14 @@ def views(words: list[str]) -> int:
     given = parse_run(words, usage, ViewsConfig, method_settings, "source")
     from wcl.config.layering import layered
 
-    config = layered(ViewsConfig, given.recipe, given.changes, method_settings, files=given.files)
+    config = layered(
+        ViewsConfig,
+        given.recipe,
+        given.changes,
+        method_settings,
+        files=given.files,
+        input_of=input_settings,
+    )
     from wcl.apps.views import views
 
     views(config)
@@ -83,7 +91,9 @@ def pretrain(words: list[str]) -> int:
     given = parse_run(words, usage, PretrainConfig, method_settings, "--resume")
     from wcl.config.layering import settings
 
-    config = settings(given.recipe, given.changes, method_settings, given.resume, given.files)
+    config = settings(
+        given.recipe, given.changes, method_settings, given.resume, given.files, input_settings
+    )
     if os.environ.get("RANK", "0") == "0":  # of several processes
         announce(f"{config.method} on {config.data} for {config.epochs} epochs")
     from wcl.apps.pretrain import run
@@ -98,7 +108,7 @@ def evaluate(words: list[str]) -> int:
     protocol, words = choose(words, f"wcl eval PROTOCOL {usage}", "protocol", about)
     config, given = parse(words, f"wcl eval {protocol} {usage}", kinds[protocol], "run", "--json")
     run = given["run"]
-    weights_of(run)  # fails now, not after imports of seconds
+    check_run(run)  # fails now, not after imports of seconds
     announce(f"{protocol} of {run}")
     if isinstance(config, AllConfig):
         from wcl.evaluation.evaluate_all import evaluate_all, show_all
@@ -142,7 +152,7 @@ def watch(words: list[str]) -> int:
 
 def embed(words: list[str]) -> int:
     config, given = parse(words, "wcl embed RUN --data SRC --out FILE", EmbedConfig, "run")
-    weights_of(given["run"])
+    check_run(given["run"])
     from wcl.apps.embed import embed
 
     embed(given["run"], config)
@@ -152,7 +162,7 @@ def embed(words: list[str]) -> int:
 def search(words: list[str]) -> int:
     usage = "wcl search RUN --data SRC --query FILE [-k 12] [--json]"
     config, given = parse(words, usage, SearchConfig, "run", "--query", "--json")
-    weights_of(given["run"])
+    check_run(given["run"])
     from wcl.apps.search import show_search
 
     show_search(given["run"], config, given["json"])
@@ -162,7 +172,7 @@ def search(words: list[str]) -> int:
 def duplicates(words: list[str]) -> int:
     usage = "wcl duplicates RUN --data SRC [--json]"
     config, given = parse(words, usage, DuplicatesConfig, "run", "--json")
-    weights_of(given["run"])
+    check_run(given["run"])
     from wcl.apps.duplicates import show_duplicates
 
     show_duplicates(given["run"], config, given["json"])
@@ -171,7 +181,7 @@ def duplicates(words: list[str]) -> int:
 
 def export(words: list[str]) -> int:
     config, given = parse(words, "wcl export RUN --to FORMAT [--out PATH]", ExportConfig, "run")
-    weights_of(given["run"])
+    check_run(given["run"])
     from wcl.exporters import export
 
     export(given["run"], config.to, config.out)
@@ -226,6 +236,13 @@ def method_settings(name: str) -> type:
     from wcl.methods import method_settings
 
     return method_settings(name)
+
+
+def input_settings(model: ModelConfig) -> dict[str, Any]:
+    """Return the settings that follow the weights that a run starts from."""
+    from wcl.models.pretrained import input_settings
+
+    return input_settings(model)
 
 
 def announce(doing: str) -> None:

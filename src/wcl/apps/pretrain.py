@@ -11,6 +11,7 @@ from wcl.config.recipes import default_recipe
 from wcl.data import Source
 from wcl.evaluation.callback import KnnCallback
 from wcl.methods import method_settings
+from wcl.models.pretrained import input_settings
 from wcl.system.run_folder import RunFolder
 from wcl.training import loop
 from wcl.training.setup import TrainingSetup
@@ -33,7 +34,7 @@ def pretrain(
     """
     files = [str(config)] if config else []
     recipe = recipe or ("" if files or resume else default_recipe(str(changes.get("data", ""))))
-    chosen = settings(recipe, changes, method_settings, resume, files)
+    chosen = settings(recipe, changes, method_settings, resume, files, input_settings)
     if not run(chosen, resume, recipe):
         raise KeyboardInterrupt
     return RunFolder(chosen.out).path

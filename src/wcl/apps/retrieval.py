@@ -9,7 +9,8 @@ from wcl.apps.contact_sheet import Tile, thumbnail
 from wcl.config import RetrievalConfig
 from wcl.data import Source, open_source, with_channels
 from wcl.evaluation.features import features_and_rows
-from wcl.models.encoder import Encoder, load
+from wcl.models import opening
+from wcl.models.encoder import Encoder
 from wcl.system.files import free_name, new_file
 from wcl.system.machine import best_device, check_workers
 from wcl.system.paths import one_line
@@ -21,7 +22,7 @@ ROWS_SHOWN = 20
 def open_encoder(run: str | Path | Encoder, device: str, num_workers: int) -> Encoder:
     """Load an encoder, unless it is one already; the number of workers is only checked."""
     check_workers(num_workers)
-    return run if isinstance(run, Encoder) else load(run, best_device(device))
+    return opening.open_encoder(run, best_device(device))
 
 
 def open_images(data: str | Path | Source) -> Source:

@@ -22,8 +22,16 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="DataclassInstance")
 _ALIASES = {"-k": "--k", "--from": "--start"}  # `from` cannot be the name of a field
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "run": {"metavar": "RUN", "help": "Folder of a run, or a file of weights."},
-    "runs": {"metavar": "RUN", "nargs": "+", "help": "Folder of a run."},
+    "run": {
+        "metavar": "RUN",
+        "help": "Folder of a run, a file of weights, or timm:NAME[:SIZE][@FILE] for a pretrained "
+        "model of timm, with an image size and with weights from a file.",
+    },
+    "runs": {
+        "metavar": "RUN",
+        "nargs": "+",
+        "help": "Folder of a run, or timm:NAME[:SIZE][@FILE].",
+    },
     "source": {"metavar": "SRC", "help": "Images, as for `wcl pretrain --data`."},
     "recipe": {"metavar": "RECIPE", "nargs": "?", "help": "A named set of settings."},
     "--config": {"action": "append", "metavar": "FILE", "help": "YAML file of settings."},

@@ -91,7 +91,7 @@ class ProjectConfig(EvalConfig):
     """Map of test images by t-SNE, with measures of how compact and how separate classes are."""
 
     against: str = ""
-    """Another run, drawn beside the first with the same images."""
+    """Another run, or timm:NAME, drawn beside the first with the same images."""
     groups: Annotated[int, at_least(2)] = 10
     """Number of classes, chosen at random."""
     per_group: Annotated[int, at_least(2)] = 100

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from wcl.config import PretrainConfig
+from wcl.config import ModelConfig, PretrainConfig
 from wcl.config.names import flat, nested
 from wcl.config.parser import CommandParser, unknown
 from wcl.config.recipes import recipe_file
@@ -21,6 +21,9 @@ T = TypeVar("T", bound=PretrainConfig)
 SettingsOf = Callable[[str], type]
 """From the name of a method to the dataclass of its settings. This package may not import methods,
 so callers pass in how to find them."""
+InputOf = Callable[[ModelConfig], dict[str, Any]]
+"""From the network to the settings in `FOLLOW_WEIGHTS`, as its pretrained weights need them."""
+FOLLOW_WEIGHTS = ("image_size", "augment.mean", "augment.std")
 RENAMED = {  # the names of older versions
     "batch": "batch_size",
     "micro_batch": "micro_batch_size",
@@ -55,6 +58,7 @@ def settings(
     settings_of: SettingsOf,
     resume: bool = False,
     files: Iterable[str | Path] = (),
+    input_of: InputOf | None = None,
 ) -> PretrainConfig:
     """Return the settings of a run: see `layered`.
 
@@ -62,7 +66,7 @@ def settings(
     >>> settings("digits", {"epochs": 3, "optim__lr": 0.01}, method_settings).optim.lr
     0.01
     """
-    return layered(PretrainConfig, recipe, changes, settings_of, resume, files)
+    return layered(PretrainConfig, recipe, changes, settings_of, resume, files, input_of)
 
 
 def layered(
@@ -72,6 +76,7 @@ def layered(
     settings_of: SettingsOf,
     resume: bool = False,
     files: Iterable[str | Path] = (),
+    input_of: InputOf | None = None,
 ) -> T:
     """Return settings of which later layers override earlier ones.
 
@@ -82,6 +87,7 @@ def layered(
         settings_of: returns the dataclass of a method's settings.
         resume: whether the settings of the run in `out` come first.
         files: YAML files of settings.
+        input_of: returns the settings that follow the weights that a run starts from.
 
     Raises:
         InputError: a setting is unknown or has a value of another type, or a file cannot be read.
@@ -99,7 +105,28 @@ def layered(
     method = values.get("method", into.method)
     parser = settings_parser(into, settings_of(method))
     _check(layers, parser, method)
-    return parser.build(into, values)
+    config = parser.build(into, values)
+    if input_of is not None and config.model.weights:
+        open_settings = {*FOLLOW_WEIGHTS} - _chosen(layers, recipe)
+        if open_settings:  # a run that is resumed has none, and may have lost the weights
+            following = input_of(config.model)
+            values |= {name: following[name] for name in open_settings}
+            config = parser.build(into, values)
+    return config
+
+
+def _chosen(layers: list[Layer], recipe: str) -> set[str]:
+    """Return the settings that the user chose.
+
+    Those of a recipe do not count, unless it names the weights too.
+    """
+    file = recipe_file(recipe) if recipe else None
+    return {
+        name
+        for layer in layers
+        if file is None or layer.file != file or "model.weights" in layer.values
+        for name in layer.values
+    }
 
 
 def settings_parser(

@@ -30,6 +30,15 @@ class ModelConfig:
     stem: Literal["native", "cifar", "stride2"] = "native"
     """First layers of a ResNet: native keeps its own, cifar is a 3×3 convolution of stride 1
     without pooling, stride2 the same with stride 2."""
+    weights: str = ""
+    """Weights of the backbone to start from: timm (those that timm has for its name, downloaded on
+    first use), a .safetensors or .pth file, a run, an export or a hub folder; empty for random
+    ones. The image size, mean and std follow the weights unless they are set too."""
+    weights_partial: bool = False
+    """Load the weights that fit, even if others are missing, extra or of another shape."""
+    weights_sha256: str = ""
+    """SHA-256 that the weights must have; a run records it. Of a file, or of the tensors if timm
+    downloaded them."""
     head_layers: Annotated[int, between(2, 3)] = 2
     """Layers of each projection head, 2 or 3."""
     head_hidden_dim: Annotated[int, between(1, 2**20)] = 2048

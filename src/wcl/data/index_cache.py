@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from wcl.system.cache_folder import cache_folder
+from wcl.system.errors import InputError
 from wcl.system.files import atomic_write
 
 T = TypeVar("T")
@@ -54,7 +56,7 @@ def load(kind: str, key: bytes, read: Callable[[dict[str, Any]], T]) -> T | None
 
 def save(kind: str, key: bytes, arrays: dict[str, Any]) -> None:
     """Cache arrays under a key, if possible."""
-    with suppress(OSError, RuntimeError):  # a full disk, no permission, no home folder
+    with suppress(OSError, InputError):  # a full disk, no permission, no home folder
         file = _file(kind, key)
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(file) as unfinished, unfinished.open("xb") as out:
@@ -72,8 +74,5 @@ def now() -> int:
 
 
 def _file(kind: str, key: bytes) -> Path:
-    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The XDG specification says to ignore relative paths.
-    folder = configured if configured.is_absolute() else Path.home() / ".cache"
     name = hashlib.sha256(_FORMAT + b"\0" + key).hexdigest()[:32]
-    return folder / "wcl" / "index" / f"{kind}-{name}.npz"
+    return cache_folder() / "index" / f"{kind}-{name}.npz"

@@ -15,7 +15,8 @@ from wcl.evaluation.overlap import overlap
 from wcl.evaluation.preprocessing import with_preprocessing
 from wcl.evaluation.result import Result, show
 from wcl.evaluation.splits import labeled_splits
-from wcl.models.encoder import Encoder, load
+from wcl.models.encoder import Encoder
+from wcl.models.opening import open_encoder
 from wcl.system.errors import InputError, did_you_mean
 from wcl.system.machine import best_device, use_threads
 from wcl.system.progress import log, without_repeats
@@ -33,7 +34,7 @@ def evaluate(
     """Evaluate an encoder: the same as `wcl eval PROTOCOL RUN --data SRC`.
 
     Args:
-        run: a run folder, an encoder file, or an encoder.
+        run: a run folder, an encoder file, `timm:NAME`, or an encoder; see `open_encoder`.
         protocol: "knn", "linear", "lowshot" or another protocol of `wcl eval`.
         data: labeled images, as for pretraining.
         config: all options of the protocol, instead of `data` and `options`.
@@ -47,7 +48,7 @@ def evaluate(
     module = import_module(f"wcl.evaluation.{protocol}")
     config = config or PROTOCOLS[protocol](data=str(data), **options)
     check_config(config)
-    encoder = run if isinstance(run, Encoder) else load(run, best_device(config.device))
+    encoder = open_encoder(run, best_device(config.device))
     encoder = with_preprocessing(encoder, config)
     multi_label = getattr(module, "MULTI_LABEL", False)
     train, test = labeled_splits(config, encoder.description.channels, multi_label)

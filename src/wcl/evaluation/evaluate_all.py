@@ -18,7 +18,8 @@ from wcl.data import absolute, open_splits
 from wcl.evaluation import Result, check_config, evaluate
 from wcl.evaluation.few_labels import check_spec
 from wcl.evaluation.run_files import write_if_possible
-from wcl.models.encoder import Encoder, load
+from wcl.models.encoder import Encoder
+from wcl.models.opening import open_encoder
 from wcl.system.errors import InputError, RunError
 from wcl.system.machine import best_device
 from wcl.system.progress import log, without_repeats
@@ -37,7 +38,7 @@ def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
     """
     check_config(config)
     check_spec(config.labels)
-    encoder = load(run, best_device(config.device))
+    encoder = open_encoder(run, best_device(config.device))
     shared = {field.name: getattr(config, field.name) for field in dataclasses.fields(EvalConfig)}
     rows: list[dict[str, Any]] = []
     results: dict[str, Any] = {}
@@ -90,7 +91,9 @@ def _protocols(config: AllConfig) -> dict[str, dict[str, Any]]:
 def untrained_encoder(encoder: Encoder, seed: int = 0) -> Encoder:
     """Return the same network with random weights, which depend on the seed alone."""
     torch.manual_seed(seed)
-    description = dataclasses.replace(encoder.description, method="none", epoch=0)
+    description = dataclasses.replace(
+        encoder.description, method="none", epoch=0, weights="", weights_sha256=""
+    )
     untrained = Encoder(description).to(encoder.device).eval()
     untrained.home = encoder.home  # to cache its features
     return untrained

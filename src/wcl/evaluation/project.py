@@ -19,7 +19,8 @@ from wcl.data import Source, subset, with_channels
 from wcl.evaluation.features import features_and_rows
 from wcl.evaluation.preprocessing import with_preprocessing
 from wcl.evaluation.result import Result
-from wcl.models.encoder import Encoder, load
+from wcl.models.encoder import Encoder
+from wcl.models.opening import open_encoder
 from wcl.ops.randomness import seed_of
 from wcl.system.errors import InputError, RunError
 from wcl.system.files import atomic_write, must_be_new, new_file
@@ -43,7 +44,7 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
     must_be_new(table)
     encoders = {"run": encoder}
     if config.against:
-        other = load(config.against, best_device(config.device))
+        other = open_encoder(config.against, best_device(config.device))
         encoders["against"] = with_preprocessing(other, config)
     chosen = choose(test, config)
     features = {}

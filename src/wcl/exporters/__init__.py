@@ -8,8 +8,8 @@ from typing import Any
 from wcl.exporters import onnx_model, timm_files, torchscript
 from wcl.exporters.card import public_name
 from wcl.exporters.format import Format
-from wcl.models import encoder as encoders
 from wcl.models.encoder import Encoder
+from wcl.models.opening import open_encoder
 from wcl.system.errors import InputError, did_you_mean
 from wcl.system.files import errors_naming, must_be_new
 from wcl.system.paths import expanded
@@ -31,9 +31,10 @@ def export(run: str | Path, to: str, out: str | Path = "") -> Path:
     """Write a run's encoder in another format, like `wcl export RUN --to FORMAT`.
 
     Args:
-        run: a run's folder, or a file that holds an encoder's weights.
+        run: a run's folder, a file that holds an encoder's weights, or `timm:NAME[:SIZE][@FILE]`.
         to: "timm", "safetensors", "torchscript", "onnx" or "hub-folder".
-        out: the file or folder to write; by default a new one in RUN/export.
+        out: the file or folder to write; by default a new one in RUN/export, which for a model of
+            timm is in the cache folder.
 
     Returns:
         The path of the file or folder.
@@ -47,7 +48,7 @@ def export(run: str | Path, to: str, out: str | Path = "") -> Path:
         names = ", ".join(FORMATS)
         raise InputError(f"--to: no format {to}{did_you_mean(to, FORMATS)}; choose from {names}")
     form = FORMATS[to]
-    encoder = encoders.load(run)
+    encoder = open_encoder(run)
     home = encoder.home or expanded(run).parent
     path = _output_path(out, RunFolder(home).export, form)
     encoder.description = dataclasses.replace(
@@ -82,6 +83,9 @@ def _output_path(out: str | Path, folder: Path, form: Format) -> Path:
 def load(path: str | Path, device: str = "cpu") -> Encoder | Any:
     """Open an encoder: a run's folder, its `encoder.safetensors`, or anything `wcl export` wrote.
 
+    `timm:NAME` is a pretrained model of timm, `timm:NAME@FILE` one whose weights are in a file, and
+    `timm:NAME:96` takes images of 96×96 pixels.
+
     Nothing is unpickled. A TorchScript file is nevertheless a program, which can read and write
     files: do not open one from a source that you do not trust.
 
@@ -93,11 +97,11 @@ def load(path: str | Path, device: str = "cpu") -> Encoder | Any:
     Raises:
         InputError: there is no encoder, or the file is not one.
     """
-    file = expanded(path)
+    file = expanded(path)  # no file, for a model of timm
     for form in FORMATS.values():
         if form.read and file.suffix == Path(form.name).suffix and file.is_file():
             return form.read(file, device)
-    return encoders.load(path, device)
+    return open_encoder(path, device)
 
 
 def _megabytes(path: Path) -> float:

@@ -56,6 +56,8 @@ def _about_run(home: Path | None, about: dict[str, Any]) -> dict[str, Any]:
     run = RunFolder(home)
     settings = read_config(run.config) if run.config.is_file() else {}
     shown = {name: settings[name] for name in _SETTINGS if name in settings}
+    if (model := shown.get("model", {})).get("weights"):
+        shown["model"] = model | {"weights": public_name(model["weights"])}
     return {
         "left_out": _left_out(settings, run.skipped),
         "results": _results(run.evaluation, about["sha256"]),

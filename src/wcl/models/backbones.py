@@ -35,6 +35,21 @@ def build_backbone(model: ModelConfig, channels: int, size: int) -> nn.Module:
 
 
 def _from_timm(name: str, channels: int, size: int) -> nn.Module:
+    check_timm_name(name)
+    try:
+        return timm.create_model(name, **timm_options(name, channels, size))
+    except (RuntimeError, AssertionError, ValueError) as error:  # such as an impossible size
+        raise InputError(f"--model.backbone: {name}: {error}") from error
+
+
+def check_timm_name(name: str) -> bool:
+    """Return whether timm builds the backbone, or else this package.
+
+    Raises:
+        InputError: neither does.
+    """
+    if name in _SMALL:
+        return False
     if not timm.is_model(name):
         known = [*timm.list_models(), *_SMALL]
         raise InputError(
@@ -42,9 +57,10 @@ def _from_timm(name: str, channels: int, size: int) -> nn.Module:
             "timm.list_models() lists all names"
         )
     try:
-        return timm.create_model(name, **timm_options(name, channels, size))
-    except RuntimeError as error:  # such as an unknown tag
+        timm.get_pretrained_cfg(name)  # fails for an unknown tag
+    except RuntimeError as error:
         raise InputError(f"--model.backbone: {name}: {error}") from error
+    return True
 
 
 def timm_options(name: str, channels: int, size: int) -> dict[str, Any]:

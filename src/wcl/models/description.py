@@ -30,6 +30,10 @@ class Description:
     scale: tuple[float, float] = (0.08, 1.0)
     """Crop scale of pretraining, as in `AugmentConfig`; classifiers are trained with the same."""
     flip: float = 0.5
+    weights: str = ""
+    """Name of the weights that training started from; empty for random ones."""
+    weights_sha256: str = ""
+    """Their SHA-256: of a file, or of the tensors if timm downloaded them."""
     sha256: str = field(default="", compare=False)
     """Hash of the backbone's weights in the file; empty for an encoder that was never saved."""
     feature_dim: int = field(default=0, compare=False)

@@ -132,10 +132,13 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
                 "run that it was exported from"
             ) from error
         raise InputError(f"{file}: not a safetensors file ({error})") from error
-    key = next((key for key in (_WHOLE, _BACKBONE) if key in metadata), None)
-    if key is None:
-        raise InputError(f"{file}: a safetensors file, but not an encoder written by wcl")
-    description = parse_description(metadata[key], file)
+    description = described_in(metadata, file)
+    if description is None:
+        raise InputError(
+            f"{file}: a safetensors file, but not an encoder written by wcl; for weights of a timm "
+            "model, give timm:NAME@FILE"
+        )
+    key = _key(metadata)
     try:
         stated = json.loads(metadata[key])
         if stated.pop("seal", "") != _seal(stated, weights):
@@ -155,6 +158,20 @@ def load(path: str | Path, device: str = "cpu") -> Encoder:
     is_run = place.is_dir() and not (place / "config.json").exists()  # which a hub folder has
     encoder.home = place if is_run else None
     return encoder.to(device).eval()
+
+
+def described_in(metadata: dict[str, str], file: Path) -> Description | None:
+    """Return the description in the metadata of a file; None if wcl did not write the file.
+
+    Raises:
+        InputError: the description is damaged.
+    """
+    key = _key(metadata)
+    return parse_description(metadata[key], file) if key else None
+
+
+def _key(metadata: dict[str, str]) -> str:
+    return next((key for key in (_WHOLE, _BACKBONE) if key in metadata), "")
 
 
 def _check_shapes(weights: dict[str, Tensor], description: Description, whole: bool) -> None:
@@ -194,7 +211,7 @@ def weights_sha256(weights: dict[str, Tensor]) -> str:
 
 
 def check_image_size(encoder: Encoder, size: int, setting: str) -> None:
-    """Raise InputError, naming the setting, if the backbone cannot take images of that size."""
+    """Raise InputError, naming what sets it, if the backbone cannot take images of that size."""
     described = encoder.description
     blank = torch.zeros(2, described.channels, size, size)
     try:
@@ -202,6 +219,6 @@ def check_image_size(encoder: Encoder, size: int, setting: str) -> None:
             encoder.eval()(blank.to(next(encoder.parameters()).dtype))
     except (RuntimeError, AssertionError) as error:
         raise InputError(
-            f"--{setting}: {described.model.backbone} cannot take images of "
+            f"{setting}: {described.model.backbone} cannot take images of "
             f"{size}×{size} pixels ({str(error).splitlines()[0]})"
         ) from error

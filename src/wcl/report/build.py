@@ -133,6 +133,8 @@ def _options(config: ReportConfig) -> list[str]:
 
 def _load(run: Run, device: str) -> Encoder | None:
     """Return the encoder of a run; None until its first epoch has ended."""
+    if run.encoder is not None:
+        return run.encoder.to(best_device(device))
     return load(run.folder, best_device(device)) if run.files.encoder.is_file() else None
 
 

@@ -101,7 +101,7 @@ class _Curve(NamedTuple):
 def _curve(lines: Sequence[dict[str, Any]], metric: Metric, steps_per_x: float) -> _Curve:
     """Return a line through the epochs, or the steps and their running mean if epochs are few."""
     lines = [line for line in lines if is_number(line.get(metric.name))]
-    epochs = [line for line in lines if line["kind"] == "epoch"]
+    epochs = [line for line in lines if line["kind"] in ("start", "epoch")]
     steps = [line for line in lines if line["kind"] == "step"]
     use_epochs = len(epochs) >= _ENOUGH_EPOCHS or len(steps) <= len(epochs)
     chosen = epochs if use_epochs else steps

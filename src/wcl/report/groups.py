@@ -21,6 +21,7 @@ from wcl.report.pictures import (
     random_rows,
     view_rows,
 )
+from wcl.report.runs import NO_METHOD
 from wcl.report.weak_labels import weak_labels_of
 
 _MAX_BATCH = 512
@@ -69,10 +70,13 @@ class RunGroups:
 
 
 def run_groups(images: ReportImages, encoded: EncodedImages, config: PretrainConfig) -> RunGroups:
-    """Return the groups, neighbors and views of one run."""
+    """Return the groups, neighbors and views of one run; a pretrained model has neighbors only."""
+    neighbors = neighbor_rows(images, encoded.features, config)
+    if config.method == NO_METHOD:
+        return RunGroups(None, neighbors, [])
     return RunGroups(
         batch_groups(encoded.encoder, images, config),
-        neighbor_rows(images, encoded.features, config),
+        neighbors,
         view_rows(encoded.encoder, images, config),
     )
 

@@ -27,7 +27,9 @@ def open_data(runs: Sequence[Run], given: str) -> ReportData:
     Raises:
         InputError: the given data cannot be opened, or the runs have different data.
     """
-    specs = list(dict.fromkeys(absolute(run.config.data) for run in runs))
+    specs = list(dict.fromkeys(absolute(run.config.data) for run in runs if not run.encoder))
+    if not given and not specs:
+        raise InputError(f"--data: name the images to show; {runs[0].argument} has none")
     if not given and len(specs) > 1:
         listed = " and ".join(map(shortened, specs))
         raise InputError(
@@ -46,14 +48,17 @@ def open_data(runs: Sequence[Run], given: str) -> ReportData:
 
 def headline(runs: Sequence[Run], data: ReportData, images: ReportImages | None) -> str:
     """Return methods and data, and how many images were used for training and are shown."""
-    methods = " and ".join(dict.fromkeys(run.config.method for run in runs))
+    methods = " and ".join(
+        dict.fromkeys(f"{run.name} as it is" if run.encoder else run.config.method for run in runs)
+    )
     line = f"{methods} on {shortened(data.spec)}"
     if data.everything is None:
         return line
     total = len(data.everything)
+    runs = [run for run in runs if run.encoder is None]
     trained_elsewhere = any(absolute(run.config.data) != absolute(data.spec) for run in runs)
     counts = [] if trained_elsewhere else [_training_images(run, data.everything) for run in runs]
-    if trained_elsewhere:
+    if trained_elsewhere or not runs:
         line += f": {total:,} images"
     elif len(set(counts)) == 1:
         some = "all" if counts[0] == total else f"{counts[0]:,} of"
@@ -72,19 +77,19 @@ def _training_images(run: Run, everything: Source) -> int:
 
 def data_notes(runs: Sequence[Run], data: ReportData) -> list[str]:
     """Return a note if the runs were trained on different data, or on others than are shown."""
-    trained = {run.name: absolute(run.config.data) for run in runs}
+    trained = {run.name: absolute(run.config.data) for run in runs if run.encoder is None}
     specs = {*trained.values()}
     if len(specs) > 1:
         each = ", ".join(f"{name} on {shortened(spec)}" for name, spec in trained.items())
         return [f"The runs were trained on different data, so their curves do not compare: {each}."]
-    if specs != {absolute(data.spec)}:
+    if specs and specs != {absolute(data.spec)}:
         return [f"Trained on {shortened(specs.pop())}."]
     return []
 
 
 def loss_notes(runs: Sequence[Run]) -> list[str]:
     """Warn of different batch sizes: a loss is lower if there are fewer images to tell apart."""
-    batches = sorted({run.config.batch_size for run in runs})
+    batches = sorted({run.config.batch_size for run in runs if run.encoder is None})
     if len(batches) < 2:
         return []
     sizes = " and ".join(f"{size:,}" for size in batches)

@@ -38,7 +38,8 @@ class RunProvenance:
     """How one run was trained."""
 
     facts: list[tuple[str, str]]
-    recipe: Recipe
+    recipe: Recipe | None
+    """None for a pretrained model."""
     settings_file: str
     """Name of the settings file that was given; empty if none was."""
     environments: list[tuple[int, dict[str, str]]]
@@ -55,6 +56,8 @@ class Command(NamedTuple):
 
 def run_provenance(run: Run) -> RunProvenance:
     """Return how a run was trained."""
+    if run.encoder is not None:
+        return RunProvenance(_weights_facts(run), None, "", [])
     settings_file = run.sessions[0].config if run.sessions else ""
     return RunProvenance(training_facts(run), recipe_of(run), settings_file, _environments(run))
 
@@ -76,7 +79,7 @@ def closest_recipe(config: PretrainConfig) -> Recipe:
 def _differences(recipe_name: str, config: PretrainConfig) -> list[Difference]:
     recipe = _flat(asdict(config.defaults())) | _recipe(recipe_name)
     return [
-        Difference(name, _typed_value(recipe[name]), _typed_value(value))
+        Difference(name, _typed_value(recipe[name]), shortened(_typed_value(value)))
         for name, value in _flat(asdict(config)).items()
         if name not in _NOT_COMPARED and recipe[name] != value
     ]
@@ -102,13 +105,24 @@ def _typed_value(value: Any) -> str:
 
 def training_facts(run: Run) -> list[tuple[str, str]]:
     """Return how far a run has come, how long it took, and when it was last updated."""
-    facts = [("epochs", f"{run.epochs_done:,} of {run.config.epochs:,}")]
+    facts = [("epochs", f"{run.epochs_done:,} of {run.config.epochs:,}"), *_weights_facts(run)]
     if run.epochs:
         facts.append(("training time", duration(sum(line["seconds"] for line in run.epochs))))
     if run.lines:
         facts.append(("steps", f"{int(run.lines[-1]['step']):,}"))
         facts.append(("last update", _date(run.files.metrics.stat().st_mtime)))
     return facts
+
+
+def _weights_facts(run: Run) -> list[tuple[str, str]]:
+    """Return which weights a run started from, or a pretrained model has."""
+    weights = run.sessions[0].weights if run.sessions else {}
+    if run.encoder is not None:
+        described = run.encoder.description
+        weights = {"name": described.weights, "sha256": described.weights_sha256}
+    if not weights:
+        return []
+    return [("weights", weights["name"]), ("SHA-256 of the weights", weights["sha256"])]
 
 
 def _environments(run: Run) -> list[tuple[int, dict[str, str]]]:
@@ -145,6 +159,8 @@ def commands(runs: Sequence[Run], data: str, report_options: Sequence[str] = ())
     """
     lines = []
     for run in runs:
+        if run.encoder is not None:
+            continue
         folder, recipe = shortened(run.folder), recipe_of(run)
         out = ["--out", f"{folder}-again"]
         if run.sessions and run.sessions[0].command:
@@ -157,7 +173,7 @@ def commands(runs: Sequence[Run], data: str, report_options: Sequence[str] = ())
         words += ["--data", shortened(run.config.data), *out]
         lines.append((f"{run.name}: train again without it", shell_command(*words)))
     lines += [(f"{run.name}: evaluate", evaluation_command(run, data)) for run in runs]
-    words = ["wcl", "report", *(shortened(run.folder) for run in runs)]
+    words = ["wcl", "report", *(run.argument for run in runs)]
     words += ["--data", shortened(data), *report_options]
     lines.append(("this report", shell_command(*words)))
     return [Command(about, re.split(" (?=--)", line)) for about, line in lines]
@@ -165,7 +181,7 @@ def commands(runs: Sequence[Run], data: str, report_options: Sequence[str] = ())
 
 def evaluation_command(run: Run, data: str) -> str:
     """Return the command that evaluates a run by all protocols."""
-    words = ["wcl", "eval", "all", shortened(run.folder), "--data", shortened(data)]
+    words = ["wcl", "eval", "all", run.argument, "--data", shortened(data)]
     if run.config.classes:
         words += ["--classes", str(run.config.classes)]
     return shell_command(*words)

@@ -5,14 +5,21 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wcl.config import PretrainConfig
 from wcl.config.layering import settings
 from wcl.system.errors import InputError
+from wcl.system.run_argument import check_run, timm_model
 from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_file import read_metrics
 from wcl.training.provenance import Session, read_sessions
+
+if TYPE_CHECKING:
+    from wcl.models.encoder import Encoder
+
+NO_METHOD = "none"
+"""Method of a pretrained model, which stands in for a run although nothing was trained."""
 
 
 @dataclass
@@ -27,6 +34,10 @@ class Run:
     sessions: list[Session] = field(default_factory=list)
     evaluation: dict[str, Any] | None = None
     """The result of `wcl eval all`, if there is one."""
+    argument: str = ""
+    """How commands name it."""
+    encoder: "Encoder | None" = None
+    """The pretrained model that stands in for a run, whose folder is in the cache then."""
 
     @property
     def files(self) -> RunFolder:
@@ -58,7 +69,7 @@ def read_runs(paths: Sequence[str]) -> list[Run]:
     Raises:
         InputError: one of the folders holds no run, or its settings cannot be read.
     """
-    runs = [read_run(path) for path in paths]
+    runs = [pretrained_run(path) if timm_model(path) else read_run(path) for path in paths]
     for depth in (2, 3):
         if len({run.name for run in runs}) < len(runs):
             for run in runs:
@@ -77,16 +88,47 @@ def read_run(path: str) -> Run:
     must_be_run(path)
     files = RunFolder(path)
     config = settings("", {}, method_settings, files=[files.config])
-    run = Run(files.path, files.path.absolute().name, config)
+    run = Run(files.path, files.path.absolute().name, config, argument=shortened(files.path))
     run.lines = read_metrics(files.metrics)
     run.sessions = read_sessions(files.provenance)
-    if files.evaluation.is_file():
-        run.evaluation = json.loads(files.evaluation.read_text(encoding="utf-8"))
+    run.evaluation = _read_evaluation(files)
     return run
 
 
+def pretrained_run(argument: str) -> Run:
+    """Open a pretrained model of timm, with what was measured of it.
+
+    Raises:
+        InputError: there is no such model, or its weights cannot be loaded.
+    """
+    from wcl.models.opening import open_encoder  # imports torch
+
+    encoder = open_encoder(argument)
+    described = encoder.description
+    assert encoder.home is not None
+    config = PretrainConfig(
+        method=NO_METHOD, image_size=described.image_size, model=described.model
+    )
+    config.augment.mean, config.augment.std = described.mean, described.std
+    name, at, file = argument.partition("@")
+    shown = f"{name}{at}{shortened(file)}"
+    run = Run(encoder.home, described.model.backbone, config, argument=shown, encoder=encoder)
+    run.evaluation = _read_evaluation(run.files)
+    return run
+
+
+def _read_evaluation(files: RunFolder) -> dict[str, Any] | None:
+    if not files.evaluation.is_file():
+        return None
+    evaluation: dict[str, Any] = json.loads(files.evaluation.read_text(encoding="utf-8"))
+    return evaluation
+
+
 def must_be_run(path: str) -> None:
-    """Raise InputError if the folder holds no run."""
+    """Raise InputError if the folder holds no run, and there is no such pretrained model."""
+    if timm_model(path):
+        check_run(path)
+        return
     if not RunFolder(path).is_run:
         raise InputError(f"{path}: not a run folder; give one that `wcl pretrain --out` wrote")
 

@@ -6,6 +6,7 @@ from torch import Tensor
 from wcl.config import PretrainConfig
 from wcl.methods import Method, RunInfo, find_method
 from wcl.models.encoder import Encoder
+from wcl.report.runs import NO_METHOD
 
 
 @torch.no_grad()
@@ -17,6 +18,8 @@ def weak_labels_of(encoder: Encoder, features: Tensor, config: PretrainConfig) -
         features: (N, D) of the images.
         config: settings of the run.
     """
+    if config.method == NO_METHOD:
+        return None
     found = find_method(config.method)
     if found.weak_labels is Method.weak_labels:
         return None  # without building it: it may need labels, or more images than these

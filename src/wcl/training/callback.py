@@ -15,4 +15,7 @@ class Callback(Protocol):
         """Raise InputError if it could not be done; called before training starts."""
 
     def __call__(self, setup: "TrainingSetup", epoch: int) -> dict[str, float]:
-        """Do it after `epoch` epochs, on rank zero; return figures for the log."""
+        """Do it after `epoch` epochs, on rank zero; return figures for the log.
+
+        0 is before the first epoch of a run that starts from pretrained weights.
+        """

@@ -24,6 +24,7 @@ from wcl.system.errors import (
     RunError,
     WorkerLost,
 )
+from wcl.system.paths import expanded
 from wcl.system.run_folder import RunFolder
 from wcl.training.callback import Callback
 from wcl.training.checkpoint import checkpoint_status, save_checkpoint
@@ -56,7 +57,8 @@ def run(
         config: the settings.
         resume: whether to continue the run in `config.out`.
         recipe: name of the recipe that the settings come from, for the provenance.
-        callbacks: called at the end of every epoch.
+        callbacks: called at the end of every epoch, and before the first if the run starts from
+            pretrained weights.
         quiet: whether to leave out what to do next, for commands that train as a part of more.
 
     Returns:
@@ -66,6 +68,10 @@ def run(
         config = dataclasses.replace(config, loss=method_settings(config.method)())
     if config.data:
         config = dataclasses.replace(config, data=absolute(config.data))
+    if config.model.weights not in ("", "timm"):
+        weights = str(expanded(config.model.weights).absolute())
+        model = dataclasses.replace(config.model, weights=weights)
+        config = dataclasses.replace(config, model=model)
     folder = RunFolder(config.out)
     if restarted() and folder.config.exists():
         resume = True
@@ -138,6 +144,8 @@ def train(
         _log_start(setup, step, monitor, fabric.device)
         if step == total and world.is_rank_zero and not setup.folder.encoder.is_file():
             _save_encoder(setup, config.epochs)
+        if step == 0 and config.model.weights and world.is_rank_zero:
+            monitor.start([partial(callback, setup, 0) for callback in callbacks])
         model.train()
         for epoch in range(step // per_epoch, config.epochs):
             waiting_since = time.perf_counter()
@@ -206,6 +214,9 @@ def _log_start(setup: TrainingSetup, step: int, monitor: Monitor, device: torch.
         f"{config.model.backbone} at {config.image_size}×{config.image_size} pixels on {device}"
         + (f", {processes} processes" if processes > 1 else "")
     )
+    if step == 0 and (weights := setup.encoder.description.weights):
+        sha256 = setup.encoder.description.weights_sha256
+        monitor.log(f"starting from the weights {weights}, SHA-256 {sha256[:12]}…")
     if 0 < step < setup.total_steps:
         monitor.log(f"continuing after step {step} of {setup.total_steps}")
     if setup.neighbor_crops is not None:

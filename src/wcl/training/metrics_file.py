@@ -60,12 +60,12 @@ class MetricsFile:
 def drop_lines_after(path: Path, step: int) -> None:
     """Remove the lines of later steps, which will be repeated, and damaged lines.
 
-    The other lines stay byte for byte.
+    The other lines stay byte for byte. Before the first step, all lines will be repeated.
     """
     if not path.exists():
         return
     lines = [(line, _parse(line)) for line in path.read_bytes().splitlines()]
-    kept = [line for line, values in lines if values is not None and values["step"] <= step]
+    kept = [line for line, values in lines if step and values and values["step"] <= step]
     with atomic_write(path) as unfinished:
         unfinished.write_bytes(b"".join(line + b"\n" for line in kept))
 

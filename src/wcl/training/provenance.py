@@ -10,7 +10,7 @@ import platform
 import re
 import shlex
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
@@ -38,9 +38,13 @@ class Session:
     """The command line, with ~ for the home folder; empty if another program started the run."""
     versions: dict[str, str]
     machine: dict[str, str]
+    weights: dict[str, str] = field(default_factory=dict)
+    """Name and SHA-256 of the weights that the run started from; empty for random ones."""
 
 
-def current_session(recipe: str, step: int, device: str, processes: int) -> Session:
+def current_session(
+    recipe: str, step: int, device: str, processes: int, weights: dict[str, str] | None = None
+) -> Session:
     """Return the entry of a run that starts or resumes now."""
     arguments = _command_line()
     config = [value for name, value in pairwise(arguments) if name == "--config"]
@@ -56,6 +60,7 @@ def current_session(recipe: str, step: int, device: str, processes: int) -> Sess
         command=shell_command(*arguments),
         versions=versions(),
         machine=machine,
+        weights=weights or {},
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from wcl import __version__
 from wcl.config import PretrainConfig, flat
 from wcl.config.run_config import read_config, write_config
-from wcl.data import Source, first_classes, in_memory, limited, open_source
+from wcl.data import Source, first_classes, in_memory, limited, open_source, with_channels
 from wcl.data.loader import Loader
 from wcl.data.views import ViewSpec
 from wcl.distributed.sharding import BatchSharding
@@ -18,6 +18,7 @@ from wcl.distributed.world import World
 from wcl.methods import Method, RunInfo, find_method
 from wcl.models.description import Description
 from wcl.models.encoder import Encoder, check_image_size
+from wcl.models.pretrained import origin
 from wcl.neighbors.crops import NeighborCrops
 from wcl.system.errors import InputError
 from wcl.system.files import clear_unfinished
@@ -26,10 +27,16 @@ from wcl.system.run_folder import RunFolder
 from wcl.training.callback import Callback
 from wcl.training.checkpoint import check_same_settings, load_checkpoint
 from wcl.training.provenance import add_session, current_session
+from wcl.training.starting_weights import (
+    load_starting_weights,
+    with_recorded_sha256,
+    with_sha256,
+)
 from wcl.training.views import view_specs
 
 # Settings that may differ between the processes of a run.
 _PER_PROCESS = {"data", "out", "device", "threads", "num_workers", "crops.bank", "crops.cache"}
+_PER_PROCESS |= {"model.weights"}  # whose SHA-256 is compared
 
 
 @dataclass
@@ -88,11 +95,15 @@ def prepare(
     folder = RunFolder(config.out)
     saved = None
     if resume:
-        check_same_settings(config, read_config(folder.config), folder.config)
+        recorded = read_config(folder.config)
+        config = with_recorded_sha256(config, recorded)
+        check_same_settings(config, recorded, folder.config)
         saved = load_checkpoint(folder.checkpoint, config)
     elif world.is_rank_zero:  # the other processes may look after it was created
         folder.must_be_free()
     source = in_memory(open_images(config))
+    if config.model.weights:  # which take images with as many channels as they have means
+        source = with_channels(source, len(config.augment.mean))
     fingerprint = source.fingerprint()
     if saved is not None and saved["data"] != fingerprint:
         raise InputError(
@@ -110,10 +121,11 @@ def prepare(
         sharding.positions(world.rank),
         config.timeout_minutes,
     )
-    method = build_method(config, source, loader.steps_per_epoch)
-    check_image_size(method.encoder, config.image_size, "image_size")
+    method = build_method(config, source, loader.steps_per_epoch, load=saved is None)
+    config = with_sha256(config, method.encoder.description.weights_sha256)
+    check_image_size(method.encoder, config.image_size, "--image_size")
     if config.crops.count:
-        check_image_size(method.encoder, config.crop_size, "crops.size")
+        check_image_size(method.encoder, config.crop_size, "--crops.size")
     views, mild_views = (view_specs(config, source.channels, mild) for mild in (False, True))
     for callback in callbacks:
         callback.check(source)
@@ -138,11 +150,20 @@ def prepare(
     )
 
 
-def build_method(config: PretrainConfig, source: Source, steps_per_epoch: int) -> Method:
-    """Build the method of a run with a newly initialized encoder.
+def build_method(
+    config: PretrainConfig, source: Source, steps_per_epoch: int, load: bool = True
+) -> Method:
+    """Build the method of a run with a new encoder.
+
+    Args:
+        config: settings of the run.
+        source: its images.
+        steps_per_epoch: number of steps of an epoch.
+        load: whether the encoder starts from `model.weights`, if the run has any. A checkpoint that
+            is restored later replaces them.
 
     Raises:
-        InputError: the settings do not fit the method.
+        InputError: the settings do not fit the method, or the weights do not fit the network.
     """
     method_class, crops = find_method(config.method), config.crops.count
     if crops and not method_class.supports_crops:
@@ -157,6 +178,9 @@ def build_method(config: PretrainConfig, source: Source, steps_per_epoch: int) -
     info = RunInfo(len(source), config.batch_size, steps_per_epoch, crops, source.labels)
     torch.manual_seed(config.seed)
     encoder = Encoder(describe(config, source, method_class.heads(config.loss, crops)))
+    if config.model.weights and load:
+        sha256 = load_starting_weights(encoder, config)
+        encoder.description = dataclasses.replace(encoder.description, weights_sha256=sha256)
     return method_class(encoder, config.loss, info)
 
 
@@ -197,7 +221,11 @@ def record_provenance(
     """Record in the run folder how the run is trained from here on, unless it is finished."""
     step = 0 if setup.saved is None else setup.saved["step"]
     if world.is_rank_zero and step < setup.total_steps:
-        started = current_session(recipe, step, device_name(device), world.size)
+        described = setup.encoder.description
+        weights = {"name": described.weights, "sha256": described.weights_sha256}
+        started = current_session(
+            recipe, step, device_name(device), world.size, weights if described.weights else {}
+        )
         with setup.folder.locked():  # of two processes that resume a run at once, one is refused
             add_session(setup.folder.provenance, started, resume)
 
@@ -220,8 +248,10 @@ def check_same_on_all_ranks(setup: TrainingSetup, world: World) -> None:
 
 def describe(config: PretrainConfig, source: Source, heads: tuple[str, ...]) -> Description:
     """Return the description of a run's encoder."""
+    model = config.model
     return Description(
-        model=config.model,
+        # The path of the weights is of no use elsewhere.
+        model=dataclasses.replace(model, weights="", weights_partial=False, weights_sha256=""),
         heads=heads,
         channels=source.channels,
         image_size=config.image_size,
@@ -231,4 +261,6 @@ def describe(config: PretrainConfig, source: Source, heads: tuple[str, ...]) -> 
         flip=config.augment.flip,
         method=config.method,
         data=config.data,
+        weights=origin(model) if model.weights else "",
+        weights_sha256=model.weights_sha256,
     )

@@ -95,6 +95,14 @@ class Monitor:
         for reason in self._skipped.add(images):
             self.log(f"skipped an image that cannot be read: {reason}")
 
+    def start(self, measures: Sequence[Callable[[], dict[str, float]]]) -> None:
+        """Write what is measured before the first step, if anything is; rank 0 only."""
+        values = {name: value for measure in measures for name, value in measure().items()}
+        if values:
+            self._write({"kind": "start", "step": 0, "epoch": 0} | values)
+            self._terminal.log_start(values)
+        self._stopwatch.start_epoch()
+
     def end_step(self, step: int, lr: float, result: Step, shard: BatchShard) -> None:
         """Add the metrics of a step.
 

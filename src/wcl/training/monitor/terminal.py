@@ -64,6 +64,10 @@ class Terminal:
             ),
         )
 
+    def log_start(self, values: dict[str, float]) -> None:
+        """Print what was measured before the first step."""
+        self.log(f"before training  {'  '.join(_shares(values))}")
+
     def log_epoch(self, epoch: int, values: dict[str, float]) -> None:
         """Print the metrics of an epoch, unless a line was printed a moment ago."""
         now = time.monotonic()
@@ -78,9 +82,13 @@ def _summary(values: dict[str, float]) -> str:
         parts.append(f"rankme {values['rankme']:.1f}")
     if "components" in values:
         parts.append(f"components {values['components']:.0f}")
-    parts += [f"{label} {values[name]:.0%}" for name, label in _SHARES if name in values]
+    parts += _shares(values)
     if values.get("search_share", 0) >= _NOTABLE_SEARCH_SHARE:
         parts.append(f"searching {values['search_share']:.0%}")
     if values.get("search_recall", 1) < 1:
         parts.append(f"recall {values['search_recall']:.0%}")
     return "  ".join([*parts, f"{values['images_per_second']:.0f} images/s"])
+
+
+def _shares(values: dict[str, float]) -> list[str]:
+    return [f"{label} {values[name]:.0%}" for name, label in _SHARES if name in values]

@@ -1,0 +1,95 @@
+"""Comparison of a file's tensors with those of a network."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import timm
+import torch
+from torch import Tensor, nn
+
+from wcl.system.paths import one_line, shortened
+
+_MAX_NAMED, _MAX_NAME = 3, 60
+
+
+class Fit(NamedTuple):
+    """Which of a file's tensors a network can take."""
+
+    tensors: dict[str, Tensor]
+    """Those that it can take."""
+    missing: list[str]
+    extra: list[str]
+    misshapen: list[str]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing fits but counters, which all networks have."""
+        return not any(tensor.is_floating_point() for tensor in self.tensors.values())
+
+    @property
+    def problems(self) -> int:
+        return len(self.missing) + len(self.extra) + len(self.misshapen)
+
+    def __str__(self) -> str:
+        """Count and name the problems."""
+        kinds = {"missing": self.missing, "extra": self.extra, "of another shape": self.misshapen}
+        return ", ".join(
+            f"{len(names)} {kind} ({_named(names)})" for kind, names in kinds.items() if names
+        )
+
+
+def best_fit(given: dict[str, Tensor], backbone: nn.Module, name: str) -> Fit:
+    """Compare tensors with those of a backbone, as they are and as timm converts them.
+
+    timm renames the tensors of published files and resizes position embeddings to the image size.
+    The classifier, which a backbone does not have, may be in the file.
+
+    Args:
+        given: the tensors.
+        backbone: the network.
+        name: its name.
+    """
+    wanted: dict[str, Tensor] = backbone.state_dict()
+    classifiers = _classifiers(name)
+    fit = _fit(given, wanted, classifiers)
+    if fit.problems and timm.is_model(name):
+        module = sys.modules[timm.model_entrypoint(name).__module__]
+        convert = getattr(module, "checkpoint_filter_fn", None)
+        try:
+            converted = convert(dict(given), backbone) if convert else given
+            fit = min(fit, _fit(converted, wanted, classifiers), key=lambda each: each.problems)
+        except Exception:  # it assumes weights of this architecture, and fails in many ways
+            pass
+    return fit
+
+
+def _fit(given: dict[str, Tensor], wanted: dict[str, Tensor], classifiers: Sequence[str]) -> Fit:
+    extra = sorted(
+        name for name in given if name not in wanted and not name.startswith(tuple(classifiers))
+    )
+    # Files older than this counter lack it, and nothing depends on it.
+    missing = [n for n in wanted if n not in given and not n.endswith("num_batches_tracked")]
+    shared = [name for name in wanted if name in given]
+    tensors = {name: given[name] for name in shared if _is_alike(given[name], wanted[name])}
+    return Fit(tensors, missing, extra, [name for name in shared if name not in tensors])
+
+
+def _is_alike(given: Tensor, wanted: Tensor) -> bool:
+    return (
+        given.shape == wanted.shape
+        and given.is_floating_point() == wanted.is_floating_point()
+        and (given.layout, given.device.type) == (torch.strided, "cpu")
+    )
+
+
+def _classifiers(name: str) -> list[str]:
+    """Return how the names of the classifier's tensors begin."""
+    pretrained: Any = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
+    found = pretrained.classifier if pretrained else None
+    return [f"{one}." for one in ((found,) if isinstance(found, str) else found or ())]
+
+
+def _named(names: list[str]) -> str:
+    shown = [shortened(one_line(name), _MAX_NAME) for name in names[:_MAX_NAMED]]
+    return ", ".join([*shown, *["…"] * (len(names) > _MAX_NAMED)])
