@@ -24,6 +24,7 @@ from wcl.config import PretrainConfig, evaluations, flat
 from wcl.config import commands as commands_module
 from wcl.methods import METHODS, method_settings
 from wcl.paper.pairs import pair_quality
+from weight_files import weights_file
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ["README.md", "docs/guide.md"]
@@ -31,6 +32,10 @@ ALL_DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Settings that make a command take seconds instead of hours; the given ones stay as they are.
 QUICK = {
     "pretrain digits": "--epochs 1 --limit 64 --batch_size 32 --log.tensorboard false",
+    "pretrain folder --model.backbone": (
+        "--epochs 1 --batch_size 8 --image_size 32 --model.head_hidden_dim 16 "
+        "--crops.size 16 --log.tensorboard false --num_workers 0"
+    ),
     "pretrain": (
         "--epochs 1 --batch_size 8 --image_size 32 --model.backbone resnet18 "
         "--model.head_hidden_dim 16 "
@@ -70,6 +75,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("reader")
     photo_folder(place / "photos", each=12)
     picture(0).save(place / "query.jpg")
+    weights_file(place / "weights.safetensors", "tf_efficientnet_lite0")
     return place
 
 
@@ -92,7 +98,8 @@ def test_the_commands_of_a_document_work_in_their_order(
     monkeypatch.setenv("HOME", str(place))
     here = place / Path(document).stem
     here.mkdir()
-    (here / "query.jpg").symlink_to(place / "query.jpg")
+    for name in ("query.jpg", "weights.safetensors"):
+        (here / name).symlink_to(place / name)
     shutil.copytree(ROOT / "examples", here / "examples")
     ran = 0
     for block in commands(document):
@@ -217,7 +224,7 @@ def test_the_settings_and_files_that_a_document_names_exist(document: Path) -> N
     known = known_settings()
     for words in [*code, *lines]:
         options = words if words.startswith("--") else words.partition("wcl ")[2]
-        for name in re.findall(r"(?<!\S)--([a-z_-]+(?:\.[a-z_]+)?)", options):
+        for name in re.findall(r"(?<!\S)--([a-z_-]+(?:\.[a-z_0-9]+)?)", options):
             assert name in known | {"max-restarts"}, words  # which is torchrun's
         if re.fullmatch(r"(augment|crops|log|loss|model|optim)\.[a-z_]+( \w+)?", words):
             assert words.split()[0] in known, words

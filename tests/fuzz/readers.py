@@ -1,5 +1,6 @@
 """What is fuzzed: for every kind of file whole ones, and how the project reads them."""
 
+import dataclasses
 import hashlib
 import io
 import os
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from PIL import Image, features
+from safetensors.torch import save
 
 import wcl
 from checkpoints import CONFIG, state
@@ -37,6 +39,7 @@ from wcl.data.voc import VocSource
 from wcl.methods import method_settings
 from wcl.models.description import Description
 from wcl.models.encoder import Encoder
+from wcl.models.pretrained import input_format, load_weights
 from wcl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -177,6 +180,23 @@ def read_cifar(path: Path) -> None:
     cifar("cifar10", "train")
 
 
+def weight_files() -> list[bytes]:
+    """Weights as others publish them: safetensors, and both formats of `torch.save`."""
+    weights = small_encoder().backbone.state_dict()
+    files = [save(weights)]
+    for zipped in (True, False):
+        content = io.BytesIO()
+        torch.save({"state_dict": weights}, content, _use_new_zipfile_serialization=zipped)
+        files.append(content.getvalue())
+    return files
+
+
+def read_pretrained(path: Path) -> None:
+    encoder = small_encoder()
+    model = dataclasses.replace(encoder.description.model, weights=str(path))
+    load_weights(encoder.backbone, model, 1, input_format(model).image_size)
+
+
 def read_settings(path: Path) -> None:
     settings("", {"out": "x"}, method_settings, files=[path])
 
@@ -216,6 +236,7 @@ READERS = {
     "jpeg 2000": Reader(pictures("JPEG2000"), read_image),
     "parquet": Reader(parquet_files, read_parquet),
     "encoder": Reader(encoder_files, wcl.load, "case.safetensors"),
+    "pretrained weights": Reader(weight_files, read_pretrained),
     "checkpoint": Reader(checkpoint_files, read_checkpoint, refuses_all=True),
     "checkpoint with digest": Reader(checkpoint_files, read_checkpoint, seal=with_digest),
     "cifar": Reader(cifar_batches, read_cifar, refuses_all=True),

@@ -1,1 +1,1 @@
-"""Backbones, projection heads, the encoder and its weight files."""
+"""Backbones, projection heads, the encoder, its weight files and pretrained weights."""

@@ -1,8 +1,9 @@
 """Comparison of a file's tensors with those of a network."""
 
 import sys
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Collection
+from typing import NamedTuple
 
 import timm
 import torch
@@ -51,23 +52,26 @@ def best_fit(given: dict[str, Tensor], backbone: nn.Module, name: str) -> Fit:
         name: its name.
     """
     wanted: dict[str, Tensor] = backbone.state_dict()
-    classifiers = _classifiers(name)
-    fit = _fit(given, wanted, classifiers)
-    if fit.problems and timm.is_model(name):
-        module = sys.modules[timm.model_entrypoint(name).__module__]
-        convert = getattr(module, "checkpoint_filter_fn", None)
+    fit = _fit(given, wanted)
+    if not fit.problems or not timm.is_model(name):
+        return fit
+    known = _names_with_classifier(name)
+    fit = _fit(given, wanted, known)
+    module = sys.modules[timm.model_entrypoint(name).__module__]
+    convert = getattr(module, "checkpoint_filter_fn", None)
+    if fit.problems and convert is not None:
         try:
-            converted = convert(dict(given), backbone) if convert else given
-            fit = min(fit, _fit(converted, wanted, classifiers), key=lambda each: each.problems)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about the code of timm
+                converted = _fit(convert(dict(given), backbone), wanted, known)
+            fit = min(fit, converted, key=lambda each: each.problems)
         except Exception:  # it assumes weights of this architecture, and fails in many ways
             pass
     return fit
 
 
-def _fit(given: dict[str, Tensor], wanted: dict[str, Tensor], classifiers: Sequence[str]) -> Fit:
-    extra = sorted(
-        name for name in given if name not in wanted and not name.startswith(tuple(classifiers))
-    )
+def _fit(given: dict[str, Tensor], wanted: dict[str, Tensor], known: Collection[str] = ()) -> Fit:
+    extra = sorted(name for name in given if name not in wanted and name not in known)
     # Files older than this counter lack it, and nothing depends on it.
     missing = [n for n in wanted if n not in given and not n.endswith("num_batches_tracked")]
     shared = [name for name in wanted if name in given]
@@ -83,11 +87,10 @@ def _is_alike(given: Tensor, wanted: Tensor) -> bool:
     )
 
 
-def _classifiers(name: str) -> list[str]:
-    """Return how the names of the classifier's tensors begin."""
-    pretrained: Any = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
-    found = pretrained.classifier if pretrained else None
-    return [f"{one}." for one in ((found,) if isinstance(found, str) else found or ())]
+def _names_with_classifier(name: str) -> set[str]:
+    """Return the names of the tensors of a whole model of timm, its classifier included."""
+    with torch.device("meta"):
+        return {*timm.create_model(name).state_dict()}
 
 
 def _named(names: list[str]) -> str:
