@@ -4,7 +4,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,7 +16,7 @@ from wcl.system.files import atomic_write
 Results = Callable[[Cell, int], dict[str, float] | None]
 """The figures of a cell with a seed, by their keys; None if it is not done."""
 
-_WIDE = 150
+_WIDE = 160
 _COLUMNS = {
     "row": "",
     "column": "figure",
@@ -117,7 +117,9 @@ def show(filled: dict[str, Any]) -> None:
     header, rows = _texts(filled)
     table = RichTable(title=escape(filled["title"]))
     for number, name in enumerate(header):
-        table.add_column(name, justify="left" if number == 0 else "right")
+        is_name = number == 0
+        justify: Literal["left", "right"] = "left" if is_name else "right"
+        table.add_column(name, justify=justify, no_wrap=is_name and filled["wide"])
     previous = ""
     for name, *values in rows:
         table.add_row(*map(escape, ["" if name == previous else name, *values]))
