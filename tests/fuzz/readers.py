@@ -241,7 +241,12 @@ READERS = {
     "checkpoint with digest": Reader(checkpoint_files, read_checkpoint, seal=with_digest),
     "cifar": Reader(cifar_batches, read_cifar, refuses_all=True),
     "settings": Reader(
-        lambda: [recipe_file(name).read_bytes() for name in recipe_names()],
+        # Only a recipe has a base.
+        lambda: [
+            text
+            for name in recipe_names()
+            if b"base:" not in (text := recipe_file(name).read_bytes())
+        ],
         read_settings,
         words=_YAML,
     ),
