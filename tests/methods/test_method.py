@@ -21,6 +21,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mochi": {"loss": {"hardest": 12, "mixtures": 9, "query_mixtures": 5, "warmup_epochs": 1}},
     "simclrv2": {"loss": {"queue_size": 48}},
     "nnclr": {},
+    "pcl": {"loss": {"warmup_epochs": 1, "clusters": 12}},
     "instdisc": {"loss": {"negatives": 40}},
     "byol": {},
     "simsiam": {},

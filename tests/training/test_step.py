@@ -69,6 +69,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "moco": {"queue_size": 24},
     "mochi": {"hardest": 6, "mixtures": 5, "query_mixtures": 4, "warmup_epochs": 0},
     "nnclr": {},
+    "pcl": {"clusters": 4},
     "instdisc": {"negatives": 30},
     "simclrv2": {"queue_size": 24},
     "byol": {},
@@ -97,7 +98,7 @@ CASES = [
     *(
         Case(f"{name}, a process without images", True, 0, tuple(range(8, 16)), 0.0, name, loss)
         for name, loss in OTHERS.items()
-        if name in ("fncancel", "adpclr")
+        if name in ("fncancel", "adpclr", "mochi", "nnclr", "instdisc")
     ),
     *(
         Case(f"{name}{' in micro-batches' if micro else ''}", True, micro, (1, 9), 0.0, name, loss)

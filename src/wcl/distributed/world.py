@@ -34,6 +34,13 @@ class World:
         self.local_size = local_size or size
         """Number of processes that share this machine's memory and disks."""
 
+    @classmethod
+    def current(cls) -> "World":
+        """Return the processes of the current process group; one process if there is none."""
+        if not dist.is_initialized():
+            return cls()
+        return cls(dist.get_rank(), dist.get_world_size())
+
     @property
     def is_rank_zero(self) -> bool:
         """Whether this is the process that writes files and messages."""

@@ -18,6 +18,7 @@ METHODS = {
     "mochi": "wcl.methods.mochi:MoCHi",
     "moco": "wcl.methods.moco:MoCo",
     "nnclr": "wcl.methods.nnclr:NNCLR",
+    "pcl": "wcl.methods.pcl:PCL",
     "simclr": "wcl.methods.simclr:SimCLR",
     "simclrv2": "wcl.methods.simclrv2:SimCLRv2",
     "simsiam": "wcl.methods.simsiam:SimSiam",
