@@ -6,8 +6,10 @@ its probabilities P_T at a temperature τ, and the labels with a weight of 1 −
     L = −α·Σ_{all x} Σ_y P_T(y|x; τ)·log P_S(y|x; τ) − (1 − α)·Σ_{labeled x} log P_S(y_x|x)
 
 Both see the same random crop and flip of an image. As in the paper, the student is the same network
-without the projection head, starts from random weights, and learns with α = 1 and τ = 1 by default.
-(With a smaller student the authors use τ = 0.1, and their code multiplies the loss by τ².)
+without the projection head and learns with α = 1 and τ = 1 by default; as in the authors' notebook,
+it starts from random weights. (With a smaller student the authors use τ = 0.1, and the notebook
+multiplies the loss by τ².) They train for 400 epochs with the optimizer of pretraining; here it is
+the SGD of fine-tuning.
 """
 
 from dataclasses import dataclass
