@@ -10,7 +10,7 @@ from wcl.config import PretrainConfig
 from wcl.config.layering import settings
 from wcl.config.recipes import recipe_about, recipe_groups, recipe_names
 from wcl.config.run_config import read_recipe
-from wcl.methods import RunInfo, find_method, method_settings
+from wcl.methods import METHODS, RunInfo, find_method, method_settings
 from wcl.models.description import Description
 from wcl.models.encoder import Encoder
 
@@ -32,6 +32,12 @@ def test_a_recipe_overrides_single_settings_of_its_base() -> None:
     assert base.keys() <= crops.keys()
 
 
+def test_every_system_has_both_recipes() -> None:
+    systems = sorted(METHODS.keys() - {"wcl"})  # whose recipes are the others
+    assert [f"cifar10-cpu-{system}" for system in systems] == ON_CIFAR10
+    assert [f"imagenet-{system}" for system in systems] == ON_IMAGENET
+
+
 @pytest.mark.parametrize("name", ON_CIFAR10)
 def test_systems_on_cifar10_have_the_same_network_and_budget(name: str) -> None:
     config, base = config_of(name), config_of("cifar10-cpu")
@@ -42,7 +48,7 @@ def test_systems_on_cifar10_have_the_same_network_and_budget(name: str) -> None:
     found = find_method(config.method)
     heads = found.heads(config.loss, crops=0)
     described = Description(config.model, heads, 3, 32, config.augment.mean, config.augment.std)
-    info = RunInfo(20_000, config.batch_size, 78, 0, torch.arange(20_000) % 10)
+    info = RunInfo(10_000, config.batch_size, 39, 0, torch.arange(10_000) % 10)
     found(Encoder(described), config.loss, info)  # with settings that fit so many images
 
 
