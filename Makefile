@@ -1,6 +1,6 @@
 # `make demo` and `make test` work from a clean clone; both set up .venv first.
 PYTHON ?= python3
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # Two workers with one thread each: more would compete for two cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
@@ -35,16 +35,16 @@ audit: .venv/.audit
 	  || { grep -v WARNING .venv/audit.log | tail -n 1; \
 	       echo "audit: a version is vulnerable, or the lookup failed: see above"; exit 1; }
 
-.venv/bin/python:
+.venv/pyvenv.cfg:
 	@echo "installing into .venv: this takes a minute or two"
 	$(PYTHON) -m venv .venv
 
 # PIP_CONSTRAINT reaches the isolated build environment too.
-.venv/.demo: .venv/bin/python pyproject.toml constraints.txt
+.venv/.demo: .venv/pyvenv.cfg pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
-.venv/.dev: .venv/bin/python pyproject.toml constraints.txt
+.venv/.dev: .venv/pyvenv.cfg pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@ .venv/.demo
 
@@ -53,7 +53,7 @@ audit: .venv/.audit
 	touch $@
 
 # In its own environment, so that it does not change versions in .venv.
-.venv/.audit: .venv/bin/python
+.venv/.audit: .venv/pyvenv.cfg
 	$(PYTHON) -m venv .venv/audit
 	.venv/audit/bin/pip install --quiet --disable-pip-version-check pip-audit
 	touch $@

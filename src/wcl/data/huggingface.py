@@ -63,7 +63,9 @@ def hugging_face(spec: str, split: str) -> Source | None:
     try:
         import datasets
     except ImportError as error:
-        raise InputError(f"{spec}: needs the datasets library; pip install 'wcl[hf]'") from error
+        raise InputError(
+            f"{spec}: needs the datasets library; pip install 'wcl-torch[hf]'"
+        ) from error
     name, _, config = spec.removeprefix("hf:").partition(":")
     offline = not Path(name).exists() and not _hub_is_reachable()
     try:

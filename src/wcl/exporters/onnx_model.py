@@ -74,7 +74,7 @@ def _package(name: str, needed_by: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise InputError(f"{needed_by}: needs {name}; pip install 'wcl[onnx]'") from error
+        raise InputError(f"{needed_by}: needs {name}; pip install 'wcl-torch[onnx]'") from error
 
 
 FORMAT = Format("encoder.onnx", write, usage, read)
