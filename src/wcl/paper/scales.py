@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wcl.paper.catalog import NAMES, NOT_IN_PAPER, table
-from wcl.paper.systems import sweep, systems
+from wcl.paper.systems import systems
 from wcl.paper.tables import Cell, Figure, Measure, Run, Table
 from wcl.system.errors import InputError
 
@@ -38,7 +38,7 @@ SCALES = {
         "20,000 images of CIFAR-10, also in place of ImageNet, a network of 1.2 M parameters, a "
         "tenth of the epochs",
         3,
-        NAMES,
+        tuple(name for name in NAMES if name != "sweep"),
     ),
     "paper": Scale(
         "the paper's settings", 1, tuple(name for name in NAMES if name not in NOT_IN_PAPER)
@@ -101,10 +101,10 @@ def at_scale(name: str, scale: str) -> Table:
     if name not in SCALES[scale].tables:
         others = ", ".join(other for other, found in SCALES.items() if name in found.tables)
         raise InputError(f"--scale: {name} has no scale {scale}; it has {others}")
-    if name in ("systems", "sweep"):
-        return _of_systems(name, scale)
+    if name == "systems" and scale == "cpu":
+        return systems(scale)
     original = table(name)
-    if scale == "paper":
+    if scale == "paper" or (scale == "digits" and name in ("systems", "sweep")):
         return original
     cells = [
         _CELLS[scale](cell)
@@ -119,16 +119,6 @@ def at_scale(name: str, scale: str) -> Table:
     return dataclasses.replace(original, cells=tuple(cells), notes=notes)
 
 
-def _of_systems(name: str, scale: str) -> Table:
-    """Return a table of the systems; at the scale smoke, that of the digits with tiny runs."""
-    build = {"systems": systems, "sweep": sweep}[name]
-    if scale != "smoke":
-        return build(scale)
-    original = build("digits")
-    cells = tuple(_shrunk(cell, _smoke_run) for cell in original.cells)
-    return dataclasses.replace(original, cells=cells, notes=(_SMOKE_CAVEAT,))
-
-
 def _shrunk(cell: Cell, shrink: Callable[[Run], Run]) -> Cell:
     against = cell.measure.against
     measure = dataclasses.replace(cell.measure, against=against and shrink(against))
@@ -136,7 +126,7 @@ def _shrunk(cell: Cell, shrink: Callable[[Run], Run]) -> Cell:
 
 
 def _smoke(cell: Cell) -> Cell:
-    if cell.run.recipe == "digits":
+    if cell.run.recipe == "digits" and cell.measure.protocol == "linear":
         return dataclasses.replace(_digits(cell), run=_smoke_run(cell.run))
     cell = _shrunk(cell, _smoke_run)
     options = {**cell.measure.options, **_TINY_OPTIONS.get(cell.measure.protocol, {})}
