@@ -71,13 +71,12 @@ def test_memory_counts_networks_once_and_activations_by_image() -> None:
         return _Steps(config, 64).bytes_of_step()
 
     small, middle, large = count(16), count(32), count(48)
-    assert large - middle == pytest.approx(middle - small, rel=0.1)
+    assert large - middle == middle - small
     method = _Steps(settings_of(run, 0, "", ReproduceConfig()), 256)._method
     trained = sum(p.nbytes for p in method.parameters() if p.requires_grad)
     frozen = sum(p.nbytes for p in method.parameters() if not p.requires_grad)
     # Weights, gradients, two moments of AdamW and the target network, whatever the batch.
-    networks = 4 * trained + frozen
-    assert networks < small - (middle - small) * 0.9 < 1.5 * networks
+    assert small - (middle - small) == pytest.approx(4 * trained + frozen, rel=0.02)
 
 
 def test_costs_are_relative() -> None:

@@ -101,11 +101,11 @@ class _Steps:
 
     def bytes_of_step(self) -> int:
         """Count the bytes that a step has to keep."""
-        kept: dict[int, int] = {}
+        kept: dict[int, torch.UntypedStorage] = {}  # alive, so that no address is used twice
 
         def keep(tensor: Tensor) -> Tensor:
             storage = tensor.untyped_storage()
-            kept[storage.data_ptr()] = storage.nbytes()
+            kept[storage.data_ptr()] = storage
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
@@ -116,4 +116,4 @@ class _Steps:
             if isinstance(tensor, Tensor):
                 keep(tensor)
         gradients = sum(p.nbytes for p in method.parameters() if p.requires_grad)
-        return sum(kept.values()) + gradients
+        return sum(storage.nbytes() for storage in kept.values()) + gradients
