@@ -5,6 +5,7 @@ import errno
 import json
 import re
 import shutil
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -331,6 +332,21 @@ def test_a_card_of_an_encoder_for_timm_is_tagged_so(resnet: Path) -> None:
     front: dict[str, Any] = yaml.safe_load(card.split("---\n")[1])
     assert front["library_name"] == "timm"
     assert 'timm.create_model("hf-hub:' in card
+
+
+def test_the_python_that_exports_print_runs_as_printed(
+    resnet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture(0).save(tmp_path / "photo.jpg")
+    place = tmp_path / "anna's exports"
+    place.mkdir()
+    script = []
+    for to, form in FORMATS.items():
+        wcl.export(resnet, to, place / form.name)
+        script += capsys.readouterr().out.partition("wrote ")[2].splitlines()[1:]
+    for opened in ("create_model('resnet18'", "local-dir:", "jit.load(", "InferenceSession("):
+        assert sum(opened in line for line in script) == 1
+    subprocess.run([sys.executable, "-c", "\n".join(script)], cwd=tmp_path, check=True)
 
 
 def test_the_command_leaves_the_run_as_it_was_and_overwrites_nothing(

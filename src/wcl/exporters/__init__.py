@@ -64,8 +64,9 @@ def export(run: str | Path, to: str, out: str | Path = "") -> Path:
             path.parent.mkdir(exist_ok=True)
             unfinished.rename(path)
     print(f"wrote {path}: {_megabytes(path):.1f} MB")
-    for line in (f'wcl.load("{path}").embed(images)', *form.usage(encoder.description, path)):
-        print(f"  {line}")
+    print(f"import wcl\nwcl.load({str(path)!r}).embed(['photo.jpg'])")
+    for line in form.usage(encoder.description, path):
+        print(line)
     return path
 
 

@@ -16,6 +16,6 @@ class Format(NamedTuple):
     """Default name of the file or folder in RUN/export."""
     write: Callable[[Encoder, Path], None]
     usage: Callable[[Description, Path], list[str]]
-    """Return lines that show how other programs open the file."""
+    """Return Python that opens the file without wcl and runs as it is, line by line."""
     read: Callable[[Path, str], ExportedEncoder] | None = None
     """Open the file on a device; None where `wcl.models.encoder.load` opens it."""

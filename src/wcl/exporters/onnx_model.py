@@ -66,8 +66,11 @@ def read(file: Path, device: str = "cpu") -> traced.ExportedEncoder:
 
 def usage(description: Description, path: Path) -> list[str]:
     """Show how onnxruntime runs the file."""
-    call = f'onnxruntime.InferenceSession("{path}").run(None, {{"images": images}})'
-    return [call, traced.input_format(description)]
+    return [
+        "import numpy, onnxruntime",
+        traced.example_images(description, "numpy.zeros(SHAPE, 'float32')"),
+        f"onnxruntime.InferenceSession({str(path)!r}).run(None, {{'images': images}})",
+    ]
 
 
 def _package(name: str, needed_by: str) -> Any:

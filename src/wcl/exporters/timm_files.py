@@ -64,23 +64,23 @@ def usage_of_weights(description: Description, path: Path) -> list[str]:
     backbone = description.model.backbone
     options = timm_options(backbone, description.channels, description.image_size)
     arguments = "".join(f", {name}={value}" for name, value in options.items())
-    call = f'timm.create_model("{backbone}"{arguments}, checkpoint_path="{path}")'
-    return [_unless_unknown(description, call)]
+    call = f"timm.create_model({backbone!r}{arguments}, checkpoint_path={str(path)!r})"
+    return _unless_unknown(description, call)
 
 
 def usage_of_folder(description: Description, path: Path) -> list[str]:
     """Show how timm opens the folder."""
-    call = f'timm.create_model("local-dir:{path}", pretrained=True)'
-    return [_unless_unknown(description, call)]
+    call = f"timm.create_model({f'local-dir:{path}'!r}, pretrained=True)"
+    return _unless_unknown(description, call)
 
 
-def _unless_unknown(description: Description, call: str) -> str:
-    """Return the call that opens an encoder with timm, or why timm cannot."""
+def _unless_unknown(description: Description, call: str) -> list[str]:
+    """Return the lines that open an encoder with timm, or a comment why timm cannot."""
     model = description.model
     if is_timm_model(model):
-        return call
+        return ["import timm", call]
     stem = "" if model.stem == "native" else f" with the stem {model.stem}"
-    return f"timm has no {model.backbone}{stem}: only wcl.load opens it"
+    return [f"# timm has no {model.backbone}{stem}: only wcl.load opens it"]
 
 
 WEIGHTS = Format("backbone.safetensors", Encoder.save_backbone, usage_of_weights)

@@ -57,7 +57,11 @@ def read(file: Path, device: str = "cpu") -> traced.ExportedEncoder:
 
 def usage(description: Description, path: Path) -> list[str]:
     """Show how torch runs the file."""
-    return [f'torch.jit.load("{path}")(images)', traced.input_format(description)]
+    return [
+        "import torch",
+        traced.example_images(description, "torch.zeros(SHAPE)"),
+        f"torch.jit.load({str(path)!r})(images)",
+    ]
 
 
 FORMAT = Format("encoder.pt", write, usage, read)

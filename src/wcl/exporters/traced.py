@@ -88,10 +88,18 @@ def description_of(encoder: Encoder) -> str:
     return json.dumps(encoder.described(heads=()))
 
 
-def input_format(described: Description) -> str:
-    """Describe the images that an exported file takes."""
-    shape = f"(N, {described.channels}, {described.image_size}, {described.image_size})"
-    return f"images: float32 {shape} between 0 and 1; the file normalizes them itself"
+def example_images(described: Description, zeros: str) -> str:
+    """Return Python that makes images as an exported file takes them.
+
+    Args:
+        described: the encoder.
+        zeros: an expression for float32 zeros of the shape SHAPE.
+    """
+    shape = f"(1, {described.channels}, {described.image_size}, {described.image_size})"
+    return (
+        f"images = {zeros.replace('SHAPE', shape)}  # any number of images, with values between 0 "
+        "and 1; the file normalizes them"
+    )
 
 
 def seal(content: bytes) -> bytes:
