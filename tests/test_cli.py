@@ -49,6 +49,34 @@ def test_help_shows_the_settings_of_the_method(capsys: pytest.CaptureFixture[str
     assert all("--loss.temperature" in text for text in shown.values())
 
 
+@pytest.mark.parametrize(
+    ("words", "setting", "value"),
+    [
+        ("pretrain digits", "--optim.lr X", "0.002"),
+        ("pretrain digits", "--augment.zoom VALUE", "[0.6, 1.1]"),
+        ("pretrain --data ~/photos", "--crops.neighbors [{true,false}]", "false"),  # of folder
+        ("views digits cifar10-cpu-moco", "--method VALUE", "moco"),
+        ("pretrain cifar10-cpu-moco --method simclr", "--loss.temperature X", "0.1"),
+        ("pretrain", "--optim.lr X", "0.25"),
+    ],
+)
+def test_help_shows_the_values_of_the_recipe(
+    words: str, setting: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([*words.split(), "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    about = text.partition(f"{setting} ")[2].partition(" --")[0]
+    assert f"(default: {value})" in about
+
+
+def test_help_shows_only_what_can_be_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["pretrain"], ["eval", "knn"], ["search"]):
+        assert run_command([*words, "--help"]) == 0
+        text = capsys.readouterr().out
+        for artifact in ("+ VALUE", "{}", "default: []", "default: (", "True", "None"):
+            assert artifact not in text
+
+
 @pytest.mark.parametrize("command", ["eval knn", "eval all", "embed", "duplicates"])
 def test_a_run_that_is_not_there_is_reported_without_importing_torch(command: str) -> None:
     code = (

@@ -182,7 +182,7 @@ def test_python_without_settings_of_the_method_has_its_defaults(tmp_path: Path) 
     [
         ("epoch: 3", r"epoch: no such setting \(did you mean epochs\?\)"),
         ("optim: {nam: sgd}", r"optim\.nam: no such setting \(did you mean optim\.name\?\)"),
-        ("optim: 3", r"optim: a group of settings; set one of them, such as --optim\.name"),
+        ("optim: 3", r"optim: a group of settings; set one of them, such as optim\.name"),
         ("epochs: ten", "epochs: ten is not a whole number"),
         ("data: 1", "data: 1 is not text, which YAML wants in quotes"),
         ("epochs:", "epochs: its value is missing"),

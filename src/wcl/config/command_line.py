@@ -11,6 +11,7 @@ from wcl.config import PretrainConfig
 from wcl.config.bounds import check_bounds
 from wcl.config.names import flat
 from wcl.config.recipes import default_recipe
+from wcl.config.run_config import read_recipe
 from wcl.system.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -128,8 +129,8 @@ def parse_run(
 ) -> RunSettings:
     """Parse the command line of a command that takes the settings of a run.
 
-    `--help` lists the settings of the method only if `--method` names one: its module takes seconds
-    to import.
+    `--help` shows the values of the recipe as defaults. The settings of the method are listed only
+    if a recipe or `--method` is named: its module takes seconds to import.
     """
     from wcl.config.layering import settings_parser
 
@@ -145,9 +146,14 @@ def parse_run(
         return parser
 
     if {"-h", "--help"} & {*words}:
-        parts = [part for word in words for part in word.split("=")]
-        method = dict(pairwise(parts)).get("--method")
-        parser(settings_of(method) if method else None).print_help()
+        recipe, method = _recipe_and_method(words, "source" in arguments)
+        values = read_recipe(recipe) if recipe else {}
+        method = method or values.get("method", options.method if recipe else "")
+        shown = parser(settings_of(method) if method else None)
+        shown.set_defaults({name: value for name, value in values.items() if name in shown.names})
+        if recipe:
+            shown.description = f"{shown.description} Defaults here are those of {recipe}."
+        shown.print_help()
         raise SystemExit(0)
     given = flat(parser().parse_args(words, defaults=False).as_dict())
     if "source" in given:
@@ -156,6 +162,28 @@ def parse_run(
     resume = given.pop("resume", False)
     recipe = recipe or ("" if files or resume else default_recipe(given.get("data", "")))
     return RunSettings(recipe, files or [], given, resume)
+
+
+def _recipe_and_method(words: list[str], has_source: bool) -> tuple[str, str]:
+    """Return what a command line with `--help` names, which need not be complete.
+
+    >>> _recipe_and_method(["--help", "digits", "--epochs", "3"], False)
+    ('digits', '')
+    >>> _recipe_and_method(["digits", "--method=simclr", "-h"], True)
+    ('digits', 'simclr')
+    """
+    split = [part for word in words for part in word.split("=", 1)]
+    pairs = [*pairwise(["", *split])]
+    switches = ("-h", "--help", "--resume")
+    named = [
+        word
+        for before, word in pairs
+        if not word.startswith("-") and (before in switches or not before.startswith("-"))
+    ]
+    values = dict(pairs)
+    data = named.pop(0) if has_source and named else values.get("--data", "")
+    without = "" if not data or "--config" in values else default_recipe(data)
+    return named[0] if named else without, values.get("--method", "")
 
 
 def _without_alias(word: str) -> str:

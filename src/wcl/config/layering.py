@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from wcl.config import ModelConfig, PretrainConfig
+from wcl.config.hints import unknown
 from wcl.config.names import flat, nested
-from wcl.config.parser import CommandParser, unknown
+from wcl.config.parser import CommandParser
 from wcl.config.recipes import recipe_file
 from wcl.config.run_config import read_config, read_recipe
 from wcl.system.errors import InputError, did_you_mean
@@ -141,7 +142,7 @@ def settings_parser(
     """
     parser = CommandParser(usage, into, skip=["loss"])
     if method_settings is None:
-        about = "Settings of the method, as --loss.NAME VALUE; add --method NAME to see them here."
+        about = "Setting of the method; name a recipe or a --method to see them here."
         parser.add_argument("--loss", type=dict[str, Any], default={}, help=about)
     else:
         parser.add_class_arguments(method_settings, "loss")
@@ -192,7 +193,7 @@ def _unknown(name: str, known: list[str], method: str, file: Path | None) -> str
             f"--{name}: the method {method} has no such setting{did_you_mean(name, known)}; "
             f"wcl pretrain --method {method} --help lists them"
         )
-    return unknown(name, known)
+    return unknown(name, known, dashes="" if file else "--")
 
 
 def _plain(value: Any) -> Any:

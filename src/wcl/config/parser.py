@@ -2,6 +2,7 @@
 
 from argparse import SUPPRESS, Action
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import fields
 from functools import cached_property
 from inspect import getdoc
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_parsing_settings
 
+from wcl.config.hints import unknown
 from wcl.config.names import nested
-from wcl.system.errors import InputError, did_you_mean
+from wcl.system.errors import InputError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -32,9 +34,16 @@ class _HelpFormatter(DefaultHelpFormatter):
     """Show defaults that say something, and no types: the placeholder of a value is enough."""
 
     def _get_help_string(self, action: Action) -> str:
-        default = action.default
-        needless = default is None or default is False or default in ("", SUPPRESS)
-        return action.help or "" if needless else f"{action.help} (default: %(default)s)"
+        default = _as_typed(action.default)
+        needless = action.nargs == 0 or default in ("", SUPPRESS, [], {})
+        return action.help or "" if needless else f"{action.help} (default: {default})"
+
+    def _format_action_invocation(self, action: Action) -> str:
+        shown = copy(action)
+        names = [name for name in action.option_strings if not name.endswith("+")]
+        # A group whose settings are not known yet
+        shown.option_strings = [f"{n}.NAME" if action.default == {} else n for n in names]
+        return super()._format_action_invocation(shown)
 
     def _get_default_metavar_for_optional(self, action: Action) -> str:
         kind = (self._get_type_str(action) or "").removeprefix("Annotated[").partition(",")[0]
@@ -116,12 +125,17 @@ def construct(options: type[T], values: Mapping[str, Any]) -> T:
     return options(**{name: values[name] for name in names})
 
 
-def unknown(name: str, known: Iterable[str]) -> str:
-    """Return the line about a setting that does not exist, or is a group of settings."""
-    for setting in known:
-        if setting.startswith(f"{name}."):
-            return f"--{name}: a group of settings; set one of them, such as --{setting}"
-    return f"--{name}: no such setting{did_you_mean(name, known)}; --help lists them"
+def _as_typed(value: Any) -> Any:
+    """Return a value as it is written on the command line.
+
+    >>> _as_typed((0.2, 1.0)), _as_typed(True), _as_typed(None)
+    ([0.2, 1.0], 'true', '')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return ""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _wanted(expected: str) -> str:

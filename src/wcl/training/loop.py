@@ -29,6 +29,7 @@ from wcl.system.run_folder import RunFolder
 from wcl.training.callback import Callback
 from wcl.training.checkpoint import checkpoint_status, save_checkpoint
 from wcl.training.monitor import Monitor
+from wcl.training.next_commands import next_commands
 from wcl.training.not_finite import save_batch
 from wcl.training.optimizers import build_optimizer, lr_at, peak_lr, set_lr
 from wcl.training.provenance import shell_command
@@ -182,10 +183,8 @@ def train(
                 monitor.log(f"stopped after step {step} of {total}{remedy}")
                 return False
         if not quiet:
-            monitor.log(
-                f"the run is in {config.out}; open it with wcl.load, measure it with wcl eval, "
-                "look at it with wcl report"
-            )
+            commands = "".join(f"\n  {line}" for line in next_commands(config, setup.source))
+            monitor.log(f"the run is in {config.out}; next:{commands}")
     return True
 
 
