@@ -30,7 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fncancel": {"loss": {"support": 2, "top_k": 3, "threshold": 0.3}},
     "adpclr": {"loss": {"k": 3, "warmup": 0.6}},
     "swav": {
-        "loss": {"prototypes": 12, "freeze_epochs": 1},
+        "loss": {"prototypes": 12, "freeze_epochs": 1, "queue_size": 48, "queue_start": 1},
         "crops": {"count": 2, "size": 16, "scale": [0.3, 0.6], "warmup": 1},
     },
 }

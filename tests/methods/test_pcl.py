@@ -70,6 +70,17 @@ def test_weak_labels_are_the_finest_clusters() -> None:
     assert all(int(labels[label]) == label for label in labels.tolist())
 
 
+def test_reports_see_the_nearest_prototypes_once_there_are_some() -> None:
+    method = pcl()
+    _, keys = step(method, 0)
+    assert method.weak_labels({"g": keys}) is None
+    method.end_of_epoch(None)
+    found = method.weak_labels({"g": 3 * keys})
+    assert found is not None
+    nearest = (keys @ method._clusterings[0].centers.T).argmax(dim=1)
+    assert torch.equal(found[:, None] == found, nearest[:, None] == nearest)
+
+
 def test_the_default_number_of_clusters_fits_the_data() -> None:
     method = build("pcl")
     assert isinstance(method, PCL)

@@ -1,17 +1,21 @@
 """SwAV: its loss against a loop, its prototypes, and their first epoch."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from built_methods import build, normal, whole
+from built_methods import DIM, build, normal, whole
 from wcl.methods.swav import SwAV
 from wcl.ops.sinkhorn import sinkhorn
+from wcl.system.errors import InputError
 
 
-def swav(crops: int = 3, freeze_epochs: float = 0) -> SwAV:
-    method = build("swav", crops=crops, prototypes=6, freeze_epochs=freeze_epochs).double()
+def swav(crops: int = 3, freeze_epochs: float = 0, **settings: Any) -> SwAV:
+    chosen = {"prototypes": 6, "freeze_epochs": freeze_epochs, **settings}
+    method = build("swav", crops=crops, **chosen).double()
     assert isinstance(method, SwAV)
     return method
 
@@ -73,3 +77,56 @@ def test_prototypes_do_not_move_in_the_first_epochs() -> None:
         moved.append(bool(method.prototypes.grad.any()))
         method.after_step(0.5)
     assert moved == [False] * 4 + [True] * 2
+
+
+def step(method: SwAV, seed: int) -> tuple[Tensor, Tensor]:
+    """One step on random projections; returns its loss and the normalized projections."""
+    z = F.normalize(normal(seed, 2, 9, DIM), dim=2)
+    out = {"h": z, "g": z, "scores": z @ method.prototypes.detach().T}
+    loss = method.loss(out, {}, whole(9)).total
+    method.after_step(0.5)
+    return loss, z
+
+
+@pytest.mark.parametrize("queue_start", [0, 1])
+def test_the_queue_takes_part_in_the_assignment_once_it_is_full(queue_start: float) -> None:
+    """A queue of 20 is full after three batches of nine; an epoch has four steps."""
+    method = swav(crops=0, queue_size=20, queue_start=queue_start)
+    past: list[Tensor] = []
+    for number in range(6):
+        prototypes, used = method.prototypes.detach(), number >= max(3, 4 * queue_start)
+        loss, z = step(method, number)
+        terms = []
+        for view in (0, 1):
+            rows = torch.cat([z[view], *(each[view] for each in past)])[: 9 + 20]
+            codes = sinkhorn((rows if used else z[view]) @ prototypes.T)[:9]
+            log_p = torch.log_softmax(z[1 - view] @ prototypes.T / 0.1, dim=1)
+            terms.append(-(codes * log_p).sum(dim=1).mean())
+        torch.testing.assert_close(loss, (terms[0] + terms[1]) / 2)
+        past.insert(0, z.flip(1))  # the latest first, as the queue forgets the oldest
+
+
+def test_weak_labels_are_the_nearest_prototypes() -> None:
+    method = swav(crops=0)
+    out = method.embed([normal(0, 2, 8, 3, 8, 8)])
+    labels = method.loss(out, {}, whole(8)).weak_labels
+    for view, found in enumerate(labels):
+        nearest = out["scores"][view].argmax(dim=1)
+        assert torch.equal(found[:, None] == found, nearest[:, None] == nearest)
+        again = method.weak_labels({"g": out["g"][view]})
+        assert again is not None and torch.equal(again, found)
+
+
+def test_the_default_number_of_prototypes_fits_the_data() -> None:
+    assert len(swav(prototypes=0).prototypes) == 16  # a quarter of 64 images
+
+
+@pytest.mark.parametrize("prototypes", [1, 65])
+def test_a_number_of_prototypes_without_sense_is_an_input_error(prototypes: int) -> None:
+    with pytest.raises(InputError, match=rf"--loss\.prototypes: .* 64 images, not {prototypes}"):
+        swav(prototypes=prototypes)
+
+
+def test_a_queue_shorter_than_a_batch_is_an_input_error() -> None:
+    with pytest.raises(InputError, match=r"--loss\.queue_size: .*, not 5"):
+        swav(queue_size=5)

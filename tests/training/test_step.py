@@ -78,7 +78,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "supervised": {},
     "fncancel": {"support": 2, "top_k": 3, "threshold": 0.0},
     "adpclr": {"k": 3, "warmup": 0},
-    "swav": {"prototypes": 6, "freeze_epochs": 0},
+    "swav": {"prototypes": 6, "freeze_epochs": 0, "queue_size": 24},
 }
 NO_IMAGES_ON_RANK_1 = (2, 3, 6, 7, 10, 11, 14, 15)
 # The images of process 1 of 2 are the last eight, or with micro-batches the last half of each.

@@ -79,6 +79,9 @@ class Method(nn.Module, ABC):
     needs_labels: ClassVar[bool] = False
     """Whether the method learns from the true labels, `RunInfo.labels`."""
 
+    weak_labels_need_state: ClassVar[bool] = False
+    """Whether `weak_labels` uses more of the trained method than its encoder."""
+
     encoder: Encoder
     """What is saved, evaluated and exported."""
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from wcl.config.bounds import at_least, between
@@ -29,6 +30,7 @@ from wcl.methods.moco import MoCo, MoCoSettings
 from wcl.methods.prototypes import Prototypes
 from wcl.models.encoder import Encoder
 from wcl.neighbors import FeatureBank
+from wcl.ops.weak_labels import first_of_same
 from wcl.system.errors import InputError
 
 _AUTHORS_CLUSTERS = 100_000
@@ -52,6 +54,7 @@ class PCL(MoCo):
     """A query finds the key of its own image and the prototypes of its clusters."""
 
     Settings: ClassVar[type[Any]] = PCLSettings
+    weak_labels_need_state = True
 
     bank: Tensor
     seen: Tensor
@@ -103,12 +106,8 @@ class PCL(MoCo):
             for prototypes in self._clusterings:
                 prototypes.update(self.bank, self.seen, self.settings.temperature, world)
 
-
-def first_of_same(clusters: Tensor) -> Tensor:
-    """Return for each row the first row of the same cluster; itself if it has none (−1).
-
-    >>> first_of_same(torch.tensor([7, -1, 3, 7, -1])).tolist()
-    [0, 1, 2, 0, 4]
-    """
-    first = (clusters[:, None] == clusters).byte().argmax(dim=1)
-    return torch.where(clusters >= 0, first, torch.arange(len(clusters), device=clusters.device))
+    def weak_labels(self, embeddings: dict[str, Tensor]) -> Tensor | None:
+        centers = self._clusterings[0].centers
+        if not centers.any():  # still warming up
+            return None
+        return first_of_same((F.normalize(embeddings["g"], dim=1) @ centers.T).argmax(dim=1))

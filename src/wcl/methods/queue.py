@@ -17,6 +17,7 @@ class Queue(nn.Module):
 
     rows: Tensor
     position: Tensor
+    """Number of rows that ever entered."""
 
     def __init__(self, rows: Tensor) -> None:
         super().__init__()
@@ -31,7 +32,12 @@ class Queue(nn.Module):
         """Replace the oldest rows by these (n, …), of which there are at most `len(self)`."""
         places = torch.arange(len(rows), device=self.rows.device) + self.position
         self.rows[places % len(self)] = rows.to(self.rows.dtype)
-        self.position.add_(len(rows)).remainder_(len(self))
+        self.position.add_(len(rows))
+
+    @property
+    def is_full(self) -> Tensor:
+        """Whether all rows of the start were replaced, on the device."""
+        return self.position >= len(self)
 
 
 def random_directions(count: int, dim: int) -> Tensor:
@@ -50,18 +56,13 @@ def checked_queue_size(queue_size: int, largest: int, info: RunInfo) -> int:
         info: facts about the run.
 
     Raises:
-        InputError: the queue is shorter than a batch, or would hold images twice.
+        InputError: the queue is shorter than a batch or longer than the number of images.
     """
     if not queue_size:
         return max(info.batch_size, min(largest, info.images // 4))
-    if queue_size < info.batch_size:
+    if not info.batch_size <= queue_size <= info.images:
         raise InputError(
-            f"--loss.queue_size: {queue_size} is less than a batch of {info.batch_size} images; "
-            f"use at least {info.batch_size}, or 0 to choose by the number of images"
-        )
-    if queue_size > info.images:
-        raise InputError(
-            f"--loss.queue_size: {queue_size} is more than the {info.images} images, so the queue "
-            "would hold images twice; use 0 to choose by the number of images"
+            f"--loss.queue_size: must be between the {info.batch_size} images of a batch and all "
+            f"{info.images} images, not {queue_size}; a longer queue would hold images twice"
         )
     return queue_size

@@ -151,3 +151,19 @@ def weak_labels(embeddings: Tensor, backend: Literal["pointer", "scipy"] = "poin
         raise ValueError("weak labels need finite embeddings, not NaN or infinity")
     find = {"pointer": components, "scipy": components_by_scipy}[backend]
     return find(nearest_neighbors(embeddings, embeddings))
+
+
+def first_of_same(clusters: Tensor) -> Tensor:
+    """Turn clusters of any numbers into weak labels: for each row, the first row of its cluster.
+
+    Args:
+        clusters: (N,) integers; a row with −1 is a cluster of its own.
+
+    Returns:
+        (N,) labels, each the index of a member of its cluster.
+
+    >>> first_of_same(torch.tensor([7, -1, 3, 7, -1])).tolist()
+    [0, 1, 2, 0, 4]
+    """
+    first = (clusters[:, None] == clusters).byte().argmax(dim=1)
+    return torch.where(clusters >= 0, first, torch.arange(len(clusters), device=clusters.device))
