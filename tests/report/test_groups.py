@@ -21,10 +21,10 @@ from wcl.report.runs import read_run
 
 def test_the_map_groups_images_as_the_paper_does(run: Path, photos: Path) -> None:
     encoder, images = load(run), choose(open_source(str(photos)), 100, 0)
-    config = read_run(str(run)).config
-    assert config is not None
+    read = read_run(str(run))
     for loss in (WCLSettings(), WCLSettings(labels_from="h")):
-        encoded = encode(encoder, images, dataclasses.replace(config, loss=loss), 0)
+        config = dataclasses.replace(read.config, loss=loss)
+        encoded = encode(dataclasses.replace(read, config=config), encoder, images, 0)
         with torch.no_grad():
             h = encoded.features
             found_by = h if loss.labels_from == "h" else encoder.heads["phi"](h)

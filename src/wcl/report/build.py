@@ -80,11 +80,11 @@ def _page(runs: Sequence[Run], config: ReportConfig) -> str:
     groups, map_data, map_notes = [], None, image_notes
     if images is not None:
         encoded = [
-            encode(encoder, images, run.config, config.num_workers) if encoder else None
+            encode(run, encoder, images, config.num_workers) if encoder else None
             for run, encoder in zip(runs, encoders, strict=True)
         ]
         groups = [
-            run_groups(images, one, run.config) if one else None
+            run_groups(run, images, one) if one else None
             for run, one in zip(runs, encoded, strict=True)
         ]
         map_data, map_notes = maps(images, encoded, config.seed)

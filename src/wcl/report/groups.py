@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from wcl.config import PretrainConfig
 from wcl.models.encoder import Encoder
 from wcl.ops.diagnostics import weak_label_quality
 from wcl.report.images import EncodedImages, ReportImages
@@ -21,7 +20,7 @@ from wcl.report.pictures import (
     random_rows,
     view_rows,
 )
-from wcl.report.runs import NO_METHOD
+from wcl.report.runs import NO_METHOD, Run
 from wcl.report.weak_labels import weak_labels_of
 
 _MAX_BATCH = 512
@@ -69,29 +68,28 @@ class RunGroups:
     views: list[PictureRow]
 
 
-def run_groups(images: ReportImages, encoded: EncodedImages, config: PretrainConfig) -> RunGroups:
+def run_groups(run: Run, images: ReportImages, encoded: EncodedImages) -> RunGroups:
     """Return the groups, neighbors and views of one run; a pretrained model has neighbors only."""
-    neighbors = neighbor_rows(images, encoded.features, config)
-    if config.method == NO_METHOD:
+    neighbors = neighbor_rows(images, encoded.features, run.config)
+    if run.config.method == NO_METHOD:
         return RunGroups(None, neighbors, [])
     return RunGroups(
-        batch_groups(encoded.encoder, images, config),
+        batch_groups(run, encoded.encoder, images),
         neighbors,
-        view_rows(encoded.encoder, images, config),
+        view_rows(encoded.encoder, images, run.config),
     )
 
 
-def batch_groups(
-    encoder: Encoder, images: ReportImages, config: PretrainConfig
-) -> BatchGroups | None:
+def batch_groups(run: Run, encoder: Encoder, images: ReportImages) -> BatchGroups | None:
     """Return the groups of one batch of augmented views, as in a training step."""
+    config = run.config
     rows = random_rows(images, min(config.batch_size, _MAX_BATCH), config.seed)
     batch, _ = make_views(encoder, images, rows, config, count=1)
     rows = batch.index
     with torch.no_grad():
         views = batch.views[0][0].to(encoder.device)
         features = torch.cat([encoder.backbone(part).float().cpu() for part in views.split(256)])
-    labels = weak_labels_of(encoder, features, config)
+    labels = weak_labels_of(run, encoder, features)
     if labels is None:
         return None
     classes = images.source.labels

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from wcl.config import PretrainConfig
 from wcl.data import Source, in_memory, limited, subset, with_channels
 from wcl.evaluation.features import features_and_rows
 from wcl.models.encoder import Encoder
+from wcl.report.runs import Run
 from wcl.report.thumbnails import thumbnail_side, thumbnails
 from wcl.report.weak_labels import weak_labels_of
 from wcl.system.errors import RunError
@@ -66,10 +66,8 @@ def choose(source: Source, count: int, seed: int) -> ReportImages:
     return ReportImages(chosen, kept, side, len(found) - len(kept))
 
 
-def encode(
-    encoder: Encoder, images: ReportImages, config: PretrainConfig, num_workers: int
-) -> EncodedImages:
-    """Encode the images of a report.
+def encode(run: Run, encoder: Encoder, images: ReportImages, num_workers: int) -> EncodedImages:
+    """Encode the images of a report with the encoder of a run.
 
     Raises:
         RunError: an image has vanished since it was chosen, or the encoder has diverged.
@@ -78,4 +76,4 @@ def encode(
     features, rows = features_and_rows(encoder, source, num_workers)
     if len(rows) < len(images):
         raise RunError("images vanished while the report was being made; try again")
-    return EncodedImages(encoder, features, weak_labels_of(encoder, features, config))
+    return EncodedImages(encoder, features, weak_labels_of(run, encoder, features))

@@ -24,6 +24,7 @@ def capture_state(
     state = {
         "step": step,
         "data": setup.fingerprint,
+        "images": len(setup.source),
         "monitor": monitor.state(),
         "neighbor_crops": {} if crops is None else crops.state(),
         "method": setup.method.state_dict(),
