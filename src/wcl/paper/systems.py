@@ -77,9 +77,9 @@ SYSTEMS = {
     "SwAV": System("swav", {"loss.prototypes": 60}, _PROTOTYPES, _PROTOTYPES),
     "PCL v2": System("pcl", {**_EMA, "loss.warmup_epochs": 5}, {**_FAST, "loss.clusters": 40}),
     "FNCancel": System("fncancel", {}, {**_FAST, "loss.threshold": 0.8}, _FAST),
-    "AdpCLR": System("adpclr", {}, {**_FAST, "loss.k": 2}),
-    "NNCLR": System("nnclr", {}, _SOFTER),
-    "WCL": System("wcl", {}, _SOFTER),
+    "AdpCLR": System("adpclr", {}, {**_FAST, "loss.k": 2}, _SLOW),
+    "NNCLR": System("nnclr", {}, _SOFTER, _SOFTER),
+    "WCL": System("wcl", {}, _SOFTER, _SOFTER),
 }
 """Systems that learn from labels, from instances, from clusters, and from similar images."""
 
