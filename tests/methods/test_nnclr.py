@@ -37,12 +37,12 @@ def by_loop(g: Tensor, p: Tensor, queue: Tensor) -> Tensor:
 def test_the_loss_and_its_gradient_are_their_definition() -> None:
     method = nnclr()
     g, p = normal(0, 2, 9, DIM).requires_grad_(), normal(1, 2, 9, DIM).requires_grad_()
-    loss = method.loss({"h": g, "g": g, "p": p}, {}, whole(9)).total
+    loss = method.loss({"h": g, "z": g, "p": p}, {}, whole(9)).total
     expected = by_loop(g.detach(), p, method.queue.rows)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(*(torch.autograd.grad(each, p)[0] for each in (loss, expected)))
     (through_z,) = torch.autograd.grad(
-        method.loss({"h": g, "g": g, "p": p}, {}, whole(9)).total, g, allow_unused=True
+        method.loss({"h": g, "z": g, "p": p}, {}, whole(9)).total, g, allow_unused=True
     )
     assert through_z is None
 
@@ -51,7 +51,7 @@ def test_positives_are_the_images_of_the_nearest_rows() -> None:
     """None while the queue is random, then images of earlier steps."""
     method = nnclr()
     g = normal(0, 2, 9, DIM)
-    out = {"h": g, "g": g, "p": g}
+    out = {"h": g, "z": g, "p": g}
     first = method.loss(out, {}, whole(9)).positives
     assert first is not None and first.tolist() == [[-1, -1]] * 9
     method.after_step(0.5)
@@ -68,7 +68,7 @@ def test_positives_are_the_images_of_the_nearest_rows() -> None:
 
 def test_equal_embeddings_give_the_log_of_the_batch() -> None:
     ones = torch.ones(2, 9, DIM, dtype=torch.float64)
-    loss = nnclr().loss({"h": ones, "g": ones, "p": ones}, {}, whole(9)).total
+    loss = nnclr().loss({"h": ones, "z": ones, "p": ones}, {}, whole(9)).total
     assert float(loss) == pytest.approx(math.log(9))
 
 

@@ -5,7 +5,7 @@ import torch
 
 from built_methods import normal
 from wcl.methods import RunInfo
-from wcl.methods.queue import Queue, checked_queue_size, random_directions
+from wcl.methods.queue import Queue, negatives_queue_size, random_directions
 from wcl.system.errors import InputError
 
 
@@ -45,10 +45,13 @@ def test_rows_may_be_numbers() -> None:
 def test_the_default_size_fits_the_data(
     images: int, batch_size: int, asked: int, size: int
 ) -> None:
-    assert checked_queue_size(asked, 65536, RunInfo(images, batch_size, 1, 0)) == size
+    assert negatives_queue_size(asked, 65536, RunInfo(images, batch_size, 1, 0)) == size
 
 
-@pytest.mark.parametrize("size", [7, 65])
-def test_a_size_that_makes_no_sense_is_an_input_error(size: int) -> None:
-    with pytest.raises(InputError, match=rf"--loss\.queue_size: .* 8 .* 64 images, not {size}"):
-        checked_queue_size(size, 65536, RunInfo(64, 8, 4, 0))
+@pytest.mark.parametrize(
+    ("size", "complaint"),
+    [(7, r"--loss\.queue_size: 7 .* at least 8"), (65, r"--loss\.queue_size: 65 .* 64 images")],
+)
+def test_a_size_that_makes_no_sense_is_an_input_error(size: int, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        negatives_queue_size(size, 65536, RunInfo(64, 8, 4, 0))

@@ -8,9 +8,9 @@ its image, the loss of an anchor i is
     −1/(1+K) Σ_{p ∈ {i'} ∪ F(i)} log exp(s_ip/τ) / Σ_{k≠i} exp(s_ik/τ)
 
 Before, F(i) is empty, and this is NT-Xent. The nearest views of an untrained network need not be
-of one class, hence the warm-up. The authors train ResNet-50 for 1,000 epochs with SimCLR and for
-100 more. Their abstract is all that we found, neither their code nor K: we take the form of
-SupCon's loss, which they aim at, and the defaults of `k` and `warmup` are ours.
+of one class, hence the warm-up. The authors' abstract is all that we found (100 epochs after those
+of SimCLR), neither their code nor K: we take the form of SupCon's loss, which they aim at, and the
+defaults of `k` and `warmup` are ours.
 """
 
 from dataclasses import dataclass

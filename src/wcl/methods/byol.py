@@ -8,9 +8,9 @@ the target network, whose weights are a moving average of the online ones (Eq. 1
 There are no negatives. The momentum rises from `momentum` to 1 along a cosine. The two views
 differ in augmentation: the first is always blurred and never solarized, the second is blurred
 with probability 0.1 and solarized with 0.2. The authors train ResNet-50 with 4,096 hidden units
-and 256 outputs, LARS with a rate of 0.2 at batch 256 (linear scaling), weight decay 1.5e-6 and
-momentum 0.99 for 300 epochs (0.996 for 1,000). Both views pass through each network together, so
-batch norm sees them together.
+and 256 outputs and LARS at batch 4,096 for 1,000 epochs, with a rate of 0.2 at batch 256 (linear
+scaling), weight decay 1.5e-6 and momentum 0.996; for 300 epochs 0.3, 1e-6 and 0.99. Both
+views pass through each network together, so batch norm sees them together.
 """
 
 import dataclasses

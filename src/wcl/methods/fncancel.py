@@ -13,7 +13,7 @@ S(i) consists of the two full views and `support` further ones, which pass throu
 without a gradient: with 8, a step embeds ten views of each image instead of two. The defaults are
 those of the authors' code: attraction, 8 support views, maximum, the top 10 above 0.7, τ = 0.1. It
 trains ResNet-50 with a head of three layers and 128 outputs, LARS with a rate of 0.1·√batch, weight
-decay 1e-4 and batch 4,096. It also has a momentum encoder with a memory of 16 batches and
+decay 1e-4 and batch 4,096. It also has a momentum encoder with a memory of past views and
 RandAugment, and the support views are anchors and keys, too; these are left out.
 """
 

@@ -8,8 +8,11 @@ projection of the second view by a momentum encoder, and the negatives are the k
 
 After each step the momentum encoder moves by m·teacher + (1 − m)·encoder and the keys of the
 batch replace the oldest ones. The authors train with τ = 0.2, m = 0.999, 65,536 keys, SGD with a
-rate of 0.03 at batch 256, and a head of 2048 hidden units without batch norm; ours has batch norm,
-synchronized over all processes, which takes the place of their shuffled batch norm.
+rate of 0.03 at batch 256, and a head of 2048 hidden units without batch norm; ours has batch norm.
+They shuffle the images of a batch over the processes before the keys are computed, so that a query
+cannot recognize its key by the statistics of batch norm. Ours synchronizes batch norm over all
+processes instead, as in their CIFAR-10 demo without splits: keys of the batch share one set of
+statistics, but those of the queue have others, so some of that leak remains.
 """
 
 from collections.abc import Sequence
@@ -24,7 +27,7 @@ from wcl.config.bounds import above, at_least, between
 from wcl.distributed.sharding import BatchShard
 from wcl.methods.method import Losses, Method, RunInfo
 from wcl.methods.momentum import ema_update, frozen_copy
-from wcl.methods.queue import Queue, checked_queue_size, random_directions
+from wcl.methods.queue import Queue, negatives_queue_size, random_directions
 from wcl.models.encoder import Encoder
 from wcl.models.multiview import embed_views, select_views
 
@@ -52,7 +55,7 @@ class MoCo(Method):
     def __init__(self, encoder: Encoder, settings: MoCoSettings, info: RunInfo) -> None:
         super().__init__(encoder, settings, info)
         self.teacher = frozen_copy(encoder)
-        size = checked_queue_size(settings.queue_size, _AUTHORS_QUEUE_SIZE, info)
+        size = negatives_queue_size(settings.queue_size, _AUTHORS_QUEUE_SIZE, info)
         self.queue = Queue(random_directions(size, encoder.description.model.head_out_dim))
         self._keys: Tensor | None = None
 

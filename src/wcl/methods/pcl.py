@@ -9,7 +9,7 @@ At the end of every epoch k-means clusters the keys of all images, with k, k/2, 
 which k is `clusters`. The concentration φ of a cluster (Eq. 12) is small if its images are close to
 its center and many, and has the mean τ. The weak labels are the clusters of the finest clustering.
 
-The authors train with τ = 0.2, a queue of 65,536 keys, 25,000, 50,000 and 100,000 clusters for the
+The authors train with τ = 0.2, a queue of 16,384 keys, 25,000, 50,000 and 100,000 clusters for the
 1.28 million images of ImageNet, 20 epochs of warm-up, and otherwise as MoCo v2. They encode all
 images once more, without augmentation, before they cluster; ours clusters the keys of the epoch,
 which cost nothing. They draw 16,384 negative prototypes; ours takes all.

@@ -45,24 +45,44 @@ def random_directions(count: int, dim: int) -> Tensor:
     return F.normalize(torch.randn(count, dim), dim=1)
 
 
-def checked_queue_size(queue_size: int, largest: int, info: RunInfo) -> int:
+def checked_queue_size(queue_size: int, default: int, info: RunInfo) -> int:
     """Return the size of a queue of embeddings of past images.
 
     Args:
-        queue_size: the setting; 0 to choose a quarter of the images, but at least a batch and at
-            most `largest`. In a longer queue an image would often meet itself: a negative that is
-            none, or its own nearest neighbor.
+        queue_size: the setting; 0 for the default.
+        default: raised to the size of a batch if it is less.
+        info: facts about the run.
+
+    Raises:
+        InputError: the queue is shorter than a batch.
+    """
+    if not queue_size:
+        return max(info.batch_size, default)
+    if queue_size < info.batch_size:
+        raise InputError(
+            f"--loss.queue_size: {queue_size} is less than a batch of {info.batch_size} images; "
+            f"use at least {info.batch_size}, or 0 to choose by the number of images"
+        )
+    return queue_size
+
+
+def negatives_queue_size(queue_size: int, largest: int, info: RunInfo) -> int:
+    """Return the size of a queue of negatives.
+
+    By default it is a quarter of the images, but at most `largest`: in a longer queue an image
+    would often meet itself, which is no negative.
+
+    Args:
+        queue_size: the setting; 0 for the default.
         largest: the size that the authors use on ImageNet.
         info: facts about the run.
 
     Raises:
         InputError: the queue is shorter than a batch or longer than the number of images.
     """
-    if not queue_size:
-        return max(info.batch_size, min(largest, info.images // 4))
-    if not info.batch_size <= queue_size <= info.images:
+    if queue_size > info.images:
         raise InputError(
-            f"--loss.queue_size: must be between the {info.batch_size} images of a batch and all "
-            f"{info.images} images, not {queue_size}; a longer queue would hold images twice"
+            f"--loss.queue_size: {queue_size} is more than the {info.images} images, so the queue "
+            "would hold images twice; use 0 to choose by the number of images"
         )
-    return queue_size
+    return checked_queue_size(queue_size, min(largest, info.images // 4), info)

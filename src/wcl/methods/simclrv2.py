@@ -28,7 +28,7 @@ from wcl.config.bounds import above, at_least, between
 from wcl.distributed.sharding import BatchShard
 from wcl.methods.method import Losses, Method, RunInfo
 from wcl.methods.momentum import ema_update, frozen_copy
-from wcl.methods.queue import Queue, checked_queue_size, random_directions
+from wcl.methods.queue import Queue, negatives_queue_size, random_directions
 from wcl.models.encoder import Encoder
 from wcl.models.multiview import embed_views
 from wcl.ops.tiled_losses import log_sum_over_all
@@ -57,7 +57,7 @@ class SimCLRv2(Method):
     def __init__(self, encoder: Encoder, settings: SimCLRv2Settings, info: RunInfo) -> None:
         super().__init__(encoder, settings, info)
         self.teacher = frozen_copy(encoder)
-        size = checked_queue_size(settings.queue_size, _AUTHORS_QUEUE_SIZE, info)
+        size = negatives_queue_size(settings.queue_size, _AUTHORS_QUEUE_SIZE, info)
         self.queue = Queue(random_directions(size, encoder.description.model.head_out_dim))
         self._keys: Tensor | None = None
 

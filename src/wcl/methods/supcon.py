@@ -6,8 +6,9 @@ the 2N views I of a batch and P(i) the other views of the class of i (Eq. 2, L_o
     L = 1/2N Σ_{i∈I} −1/|P(i)| Σ_{p∈P(i)} log exp(z_i·z_p/τ) / Σ_{k≠i} exp(z_i·z_k/τ)
 
 It needs labels: it is what weak labels could reach if they were always right. The authors train
-ResNet-50 with a head of 2,048 hidden units and 128 outputs, τ = 0.1, batch 6,144, 350 epochs and
-AutoAugment, with LARS or SGD. (Their Eq. 2 sums over the anchors; we take the mean.)
+ResNet-50 with a linear head of 128 outputs (in the paper with 2,048 hidden units), τ = 0.1, batch
+6,144, 350 epochs and AutoAugment, with LARS or SGD. (Their Eq. 2 sums over the
+anchors; we take the mean.)
 """
 
 from dataclasses import dataclass
