@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from wcl.ops.randomness import _GOLDEN, Draws, Floats, Integers, between, mix, seed_of
+from wcl.ops.randomness import (
+    _GOLDEN,
+    Draws,
+    Floats,
+    Integers,
+    between,
+    device_bits,
+    mix,
+    seed_of,
+)
 
 _CPU = torch.device("cpu")
 _MANY = 20_000
@@ -174,3 +183,13 @@ def test_normal_numbers_are_finite() -> None:
 
 def test_between_moves_the_unit_interval() -> None:
     np.testing.assert_allclose(between(np.array([0.0, 0.25, 1.0]), -2, 6), [-2, 0, 6])
+
+
+def test_bits_drawn_on_the_device_depend_on_seed_step_and_image_alone() -> None:
+    seed, step, images = torch.tensor(3), torch.tensor(5), torch.tensor([4, 9, 4])
+    bits = device_bits(seed, step, images, 6)
+    assert bits.shape == (3, 6) and bool((bits >= 0).all()) and len(bits[:2].unique()) == 12
+    assert torch.equal(bits[0], bits[2])
+    assert torch.equal(device_bits(seed, step, images[1:2], 6), bits[1:2])
+    for other in (device_bits(seed + 1, step, images, 6), device_bits(seed, step + 1, images, 6)):
+        assert not bool((other == bits).any())
