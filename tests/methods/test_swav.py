@@ -128,5 +128,5 @@ def test_a_number_of_prototypes_without_sense_is_an_input_error(prototypes: int)
 
 
 def test_a_queue_shorter_than_a_batch_is_an_input_error() -> None:
-    with pytest.raises(InputError, match=r"--loss\.queue_size: .*, not 5"):
+    with pytest.raises(InputError, match=r"--loss\.queue_size: 5 .* at least"):
         swav(queue_size=5)
