@@ -127,6 +127,7 @@ def test_the_module_is_the_command() -> None:
         (["pretrain", "digits", "--out"], "--out: its value is missing"),
         (["data"], "missing: source"),
         (["recipes", "digit"], "did you mean digits"),
+        (["recipes", "digits", "folder"], "folder: unexpected; usage: wcl recipes"),
         (["pretrain", "cifar-10", "--out", "x"], "no such recipe (did you mean cifar10"),
         (["pretrain", "--out", "x"], "--data"),
         (["pretrain", "digits"], "--out"),

@@ -197,6 +197,8 @@ def recipes(words: list[str]) -> int:
                 print(f"  {name:<{width}}  {recipe_about(name)}")
     elif words[0] in ("-h", "--help"):
         print("usage: wcl recipes [NAME]\n\nList the recipes, or print one of them.")
+    elif len(words) > 1:
+        raise InputError(f"{words[1]}: unexpected; usage: wcl recipes [NAME]")
     else:
         print(recipe_file(words[0]).read_text(encoding="utf-8"), end="")
     return 0
