@@ -1,12 +1,16 @@
 """Supervised learning: its loss against a loop, and its classifier."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
 from built_methods import DIM, build, normal, whole
+from images import flat_folder
+from runs import tiny_run
 from wcl.methods.supervised import Supervised
+from wcl.system.errors import InputError
 
 
 def supervised(labels: torch.Tensor) -> Supervised:
@@ -44,3 +48,12 @@ def test_equal_logits_have_the_loss_of_chance() -> None:
     method = supervised(torch.tensor([0, 2, 2, 1]))
     losses = method.loss({"h": logits, "logits": logits}, {}, whole(4))
     assert losses.total.item() == pytest.approx(math.log(3))
+
+
+@pytest.mark.parametrize("method", ["supervised", "supcon"])
+def test_it_needs_labels_of_two_classes(method: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"--method: {method} .* one class"):
+        tiny_run(tmp_path / "run", method=method, classes=1)
+    flat = flat_folder(tmp_path / "flat")
+    with pytest.raises(InputError, match=rf"--method: {method} .* has none; put"):
+        tiny_run(tmp_path / "run", method=method, data=str(flat), batch_size=2)

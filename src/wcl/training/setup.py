@@ -170,11 +170,8 @@ def build_method(
         raise InputError(
             f"--crops.count: {config.method} does not learn from small crops; set it to 0"
         )
-    if method_class.needs_labels and source.labels is None:
-        raise InputError(
-            f"--method: {config.method} learns from labels, and {source.name} has none; put the "
-            "images of each class into a sub-folder, or choose a method without labels"
-        )
+    if method_class.needs_labels:
+        _check_labels(config.method, source)
     info = RunInfo(len(source), config.batch_size, steps_per_epoch, crops, source.labels)
     torch.manual_seed(config.seed)
     encoder = Encoder(describe(config, source, method_class.heads(config.loss, crops)))
@@ -182,6 +179,20 @@ def build_method(
         sha256 = load_starting_weights(encoder, config)
         encoder.description = dataclasses.replace(encoder.description, weights_sha256=sha256)
     return method_class(encoder, config.loss, info)
+
+
+def _check_labels(method: str, source: Source) -> None:
+    """Raise InputError if a method that learns from labels can learn nothing from these."""
+    if source.labels is None:
+        raise InputError(
+            f"--method: {method} learns from labels, and {source.name} has none; put the images "
+            "of each class into a sub-folder, or choose a method without labels"
+        )
+    if len(source.labels.unique()) < 2:
+        raise InputError(
+            f"--method: {method} learns to tell classes apart, and the images of {source.name} "
+            "are all of one class; use images of at least two"
+        )
 
 
 def open_images(config: PretrainConfig) -> Source:
