@@ -15,9 +15,12 @@ from wcl.methods import METHODS
 from wcl.models.encoder import load
 from wcl.paper.cost import _Steps, relative_cost
 from wcl.paper.frozen import frozen_accuracies
+from wcl.paper.listing import _seconds_per_image
 from wcl.paper.result_store import ResultStore, settings_of
+from wcl.paper.scales import at_scale
 from wcl.paper.systems import SYSTEMS, sweep, systems
 from wcl.paper.tables import Cell, Run
+from wcl.system.errors import InputError
 
 
 def cells(row: str) -> dict[str, Cell]:
@@ -98,3 +101,31 @@ def test_runs_of_equal_time_have_as_many_epochs_as_fit(tmp_path: Path) -> None:
     run: Run = cells("BYOL")["frozen"].run
     expected = replace(run, epochs=round(run.epochs / 1.6))
     assert store.run_folder(cell.run, 2) == store.run_folder(expected, 2)
+
+
+@pytest.mark.parametrize(
+    ("table", "scale", "row"),
+    [
+        ("systems", "digits", "FNCancel"),
+        ("systems", "digits", "SwAV"),
+        ("systems", "cpu", "supervised"),
+        ("sweep", "digits", "PCL v2: lr 0.004, clusters 40"),
+    ],
+)
+def test_every_system_is_timed_with_few_images(table: str, scale: str, row: str) -> None:
+    [cell, *_] = [cell for cell in at_scale(table, scale).cells if cell.row == row]
+    config = settings_of(cell.run, 0, "", ReproduceConfig(threads=1))
+    assert _seconds_per_image(config, cell.run.data, scale) > 0
+
+
+def test_a_damaged_result_is_named(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path, ReproduceConfig(), {"digits": "digits"})
+    cost = cells("BYOL")["cost"]
+    equal = next(cell for cell in systems("digits").cells if cell.row == "BYOL, equal time")
+    file = store.result_file(cost, 0)
+    file.parent.mkdir()
+    for damaged in ("", "[]", "{}", '{"figures": []}', '{"figures": {"time": "long"}}'):
+        file.write_text(damaged)
+        for cell in (cost, equal):
+            with pytest.raises(InputError, match=f"{file.name}: damaged; delete it"):
+                store.figures(cell, 0)

@@ -19,7 +19,7 @@ from wcl.system.progress import console, track
 from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_file import read_metrics
 
-_SMALL_BATCH, _LARGE_BATCH = 8, 256
+_SMALL_BATCH, _LARGE_BATCH = 12, 256  # FNCancel takes up to 10 images for positives
 _QUICK_STEP = 1.0  # seconds; if the small batch takes less, the large one is timed
 
 
@@ -131,6 +131,7 @@ def _seconds_per_step(settings: PretrainConfig, images: int, data: str, out: Pat
         micro_batch_size=0,
         classes=0,
         limit=2 * images,
+        loss=type(settings.loss)(),  # its defaults fit any number of images
         log=LogConfig(every=1, health=0, tensorboard=False),
     )
     if not pretrain.run(timed):  # stopped, and with it the listing
@@ -145,7 +146,8 @@ def _synthetic_source(folder: Path, data: str, count: int, scale: str) -> str:
     """Write images like those of a data set, and return their folder."""
     if data == "digits":
         return data
-    folder.mkdir()
     write = write_photos if data == "imagenet" and scale != "smoke" else write_noise
-    write(folder, count)
+    for name in ("a", "b"):  # classes, for systems that learn from labels
+        (folder / name).mkdir(parents=True)
+        write(folder / name, count // 2)
     return str(folder)

@@ -101,8 +101,7 @@ class ResultStore:
         """Return a run with as many epochs as fit into its time, once its cost is measured."""
         epochs = run.epochs
         if run.time_of is not None and (file := self._cost_file(run)).exists():
-            cost = json.loads(file.read_text(encoding="utf-8"))["figures"]
-            epochs = max(1, round(epochs / cost["time"]))
+            epochs = max(1, round(epochs / _read_figures(file)["time"]))
         return replace(run, epochs=epochs, time_of=None)
 
     def _cost_file(self, run: Run) -> Path:
@@ -116,7 +115,7 @@ class ResultStore:
         file = self.result_file(cell, seed)
         if not file.exists():
             return None
-        figures = json.loads(file.read_text(encoding="utf-8"))["figures"]
+        figures = _read_figures(file)
         # Figures may be missing: with few images, the larger k of `lowshot`.
         return {f.key: figures[f.key] for f in cell.figures if f.key in figures}
 
@@ -205,6 +204,19 @@ class ResultStore:
             if measure.against is not None:
                 options["against"] = str(self.run_folder(measure.against, seed))
         return options
+
+
+def _read_figures(file: Path) -> dict[str, float]:
+    """Return the figures in the file of a result.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    try:
+        figures = json.loads(file.read_text(encoding="utf-8"))["figures"]
+        return {name: float(value) for name, value in figures.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError(f"{file}: damaged; delete it, and the cell is measured again") from error
 
 
 def _cost_cell(run: Run) -> Cell:
