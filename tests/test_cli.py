@@ -113,7 +113,7 @@ def test_the_module_is_the_command() -> None:
         (["eval", "knn"], "missing: run; usage: wcl eval knn RUN"),
         (["eval", "run", "knn"], "run: no such protocol; there are knn"),
         (["reproduce", "--list"], "missing: table, one of"),
-        (["eval", "knn", "run", "digits"], "digits: unexpected; usage: wcl eval knn RUN --data"),
+        (["eval", "knn", "run", "digits"], "digits: unexpected; usage: wcl eval knn RUN [--data"),
         (["eval", "knn", "run", "--data", "x", "--k", "10", "20"], "20: unexpected; usage"),
         (["export", "run", "onnx"], "onnx: unexpected; usage: wcl export RUN --to FORMAT"),
         (["export", "run"], "missing: --to; usage: wcl export RUN --to FORMAT"),

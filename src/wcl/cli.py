@@ -104,7 +104,7 @@ def pretrain(words: list[str]) -> int:
 def evaluate(words: list[str]) -> int:
     kinds: dict[str, type[EvalConfig]] = {**PROTOCOLS, "all": AllConfig}
     about = {name: (getdoc(kind) or "").partition(".")[0] for name, kind in kinds.items()}
-    usage = "RUN --data SRC [--json]"
+    usage = "RUN [--data SRC] [--json]"
     protocol, words = choose(words, f"wcl eval PROTOCOL {usage}", "protocol", about)
     config, given = parse(words, f"wcl eval {protocol} {usage}", kinds[protocol], "run", "--json")
     run = given["run"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import wcl
-from images import photo_folder
+from images import flat_folder, photo_folder
 from runs import photo_run, tiny_run
 from wcl.data import open_splits
 from wcl.system.errors import InputError
@@ -23,6 +23,21 @@ def test_an_evaluation_changes_no_file_of_the_run(run: Path) -> None:
     assert before == {path: path.read_bytes() for path in before}
     new = {path.relative_to(run).parts[0] for path in run.rglob("*") if path.is_file()}
     assert new - {path.relative_to(run).parts[0] for path in before} <= {"features"}
+
+
+def test_without_data_a_run_is_evaluated_on_its_own(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own = wcl.evaluate(run, "knn")
+    assert "on digits, which the run was trained on" in capfd.readouterr().err
+    given = wcl.evaluate(run, "knn", "digits")
+    assert (own.top1, own.n_train, own.n_test) == (given.top1, given.n_train, given.n_test)
+    assert "trained on" not in capfd.readouterr().err
+    with pytest.raises(InputError, match="--data: give the labeled images"):
+        wcl.evaluate(run / "encoder.safetensors", "knn")  # a file by itself
+    unlabeled = photo_run(flat_folder(tmp_path / "flat"), tmp_path / "run", epochs=1)
+    with pytest.raises(InputError, match="flat: has no labels"):
+        wcl.evaluate(unlabeled, "knn")
 
 
 def test_photos_are_evaluated_too(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ class EvalConfig:
     """Settings of every protocol."""
 
     data: str = ""
-    """Labeled images, as for `wcl pretrain`. Their test split is used if they have one; otherwise a
-    fifth of the images is held out."""
+    """Labeled images, as for `wcl pretrain`; by default those that the run was trained on. Their
+    test split is used if they have one; otherwise a fifth of the images is held out."""
     test_data: str = ""
     """Test images, if they are stored elsewhere."""
     classes: Count = 0

@@ -12,6 +12,7 @@ from typing import Any
 from wcl.config import PROTOCOLS, EvalConfig
 from wcl.config.bounds import check_bounds
 from wcl.evaluation.overlap import overlap
+from wcl.evaluation.own_data import with_data
 from wcl.evaluation.preprocessing import with_preprocessing
 from wcl.evaluation.result import Result, show
 from wcl.evaluation.splits import labeled_splits
@@ -31,12 +32,12 @@ def evaluate(
     config: EvalConfig | None = None,
     **options: Any,
 ) -> Result:
-    """Evaluate an encoder: the same as `wcl eval PROTOCOL RUN --data SRC`.
+    """Evaluate an encoder: the same as `wcl eval PROTOCOL RUN [--data SRC]`.
 
     Args:
         run: a run folder, an encoder file, `timm:NAME`, or an encoder; see `open_encoder`.
         protocol: "knn", "linear", "lowshot" or another protocol of `wcl eval`.
-        data: labeled images, as for pretraining.
+        data: labeled images, as for pretraining; by default those that the run was trained on.
         config: all options of the protocol, instead of `data` and `options`.
         options: single options of the protocol, such as `k=20` or `mode="paper"`.
 
@@ -49,9 +50,12 @@ def evaluate(
     config = config or PROTOCOLS[protocol](data=str(data), **options)
     check_config(config)
     encoder = open_encoder(run, best_device(config.device))
+    is_own, config = not config.data, with_data(config, encoder)
     encoder = with_preprocessing(encoder, config)
     multi_label = getattr(module, "MULTI_LABEL", False)
     train, test = labeled_splits(config, encoder.description.channels, multi_label)
+    if is_own:
+        log(f"on {config.data}, which the run was trained on")
     if shared := overlap(train, test):
         log(
             f"{len(shared)} of {len(test)} test images are also training images, such as "
@@ -65,7 +69,5 @@ def evaluate(
 
 def check_config(config: EvalConfig) -> None:
     """Apply the number of threads, and raise InputError if a common setting is invalid."""
-    if not config.data:
-        raise InputError("--data: give the labeled images")
     use_threads(config.threads)
     check_bounds(config)

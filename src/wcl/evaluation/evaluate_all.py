@@ -17,6 +17,7 @@ from wcl.config import AllConfig, EvalConfig
 from wcl.data import absolute, open_splits
 from wcl.evaluation import Result, check_config, evaluate
 from wcl.evaluation.few_labels import check_spec
+from wcl.evaluation.own_data import with_data
 from wcl.evaluation.run_files import write_if_possible
 from wcl.models.encoder import Encoder
 from wcl.models.opening import open_encoder
@@ -39,12 +40,16 @@ def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
     check_config(config)
     check_spec(config.labels)
     encoder = open_encoder(run, best_device(config.device))
+    is_own, config = not config.data, with_data(config, encoder)
+    protocols = _protocols(config)
+    if is_own:
+        log(f"on {config.data}, which the run was trained on")
     shared = {field.name: getattr(config, field.name) for field in dataclasses.fields(EvalConfig)}
     rows: list[dict[str, Any]] = []
     results: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     with without_repeats():
-        for protocol, options in _protocols(config).items():
+        for protocol, options in protocols.items():
             log(f"{protocol} …")
             try:
                 result = evaluate(encoder, protocol, **shared, **options)
