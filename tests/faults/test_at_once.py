@@ -1,6 +1,7 @@
 """Several processes at one run: two that train, one that reads while another trains."""
 
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -50,10 +51,11 @@ def test_a_folder_is_taken_by_one_of_two_at_the_same_instant(tmp_path: Path) -> 
     from wcl.system.errors import InputError
     from wcl.training.setup import create_run
 
-    folder = RunFolder(tmp_path / "run")
-    create_run(folder, PretrainConfig(out=str(tmp_path / "run")))
-    with pytest.raises(InputError, match="holds a run"):
-        create_run(folder, PretrainConfig(out=str(tmp_path / "run")))
+    config = PretrainConfig(out=str(tmp_path / "run"))
+    with ExitStack() as stack:
+        create_run(RunFolder(config.out), config, stack)
+        with pytest.raises(InputError, match="another process is training"):
+            create_run(RunFolder(config.out), config, stack)
 
 
 def test_the_same_command_twice_gives_the_same_run_of_photos_and_neighbors(

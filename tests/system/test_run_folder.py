@@ -34,6 +34,33 @@ def test_a_run_is_recognized_by_any_of_its_files(tmp_path: Path) -> None:
         folder.must_be_free()
 
 
+def test_settings_without_results_are_a_failed_start_if_a_run_wrote_them(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.config.touch()
+    with pytest.raises(InputError, match="holds a run"):  # somebody's file of settings
+        folder.must_be_free()
+    folder.checkpoint.parent.mkdir()
+    folder.must_be_free()
+    for result in (folder.metrics, folder.checkpoint, folder.previous_checkpoint, folder.encoder):
+        result.touch()
+        with pytest.raises(InputError, match="holds a run"):
+            folder.must_be_free()
+        result.unlink()
+
+
+def test_a_folder_that_is_locked_twice_stays_locked_until_the_first_ends(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    with folder.locked():
+        with folder.locked():
+            pass
+        assert folder.is_locked()
+        with pytest.raises(InputError, match="another process"), RunFolder(tmp_path).locked():
+            pass
+    assert not folder.is_locked()
+    with folder.locked():
+        assert folder.is_locked()
+
+
 def test_a_lock_is_seen_while_it_is_held(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     assert not folder.is_locked()

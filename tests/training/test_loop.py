@@ -278,6 +278,20 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
+def test_a_run_that_failed_in_its_first_steps_can_be_started_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = {"every": 10, "tensorboard": False}
+    with pytest.raises(RunError, match="the loss is not finite"):
+        tiny_run(tmp_path / "run", log=log, optim={"name": "sgd", "lr": 1e18, "warmup_epochs": 0})
+    bad_step = (tmp_path / "run" / "not_finite.pt").read_bytes()
+    capsys.readouterr()
+    run = tiny_run(tmp_path / "run", log=log)
+    assert "starting anew" in capsys.readouterr().err
+    assert_same_run(run, tiny_run(tmp_path / "other", log=log))
+    assert (run / "not_finite.pt").read_bytes() == bad_step
+
+
 def test_a_failed_start_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="timm has no model"):
         tiny_run(tmp_path / "run", model={"backbone": "resnet19"})

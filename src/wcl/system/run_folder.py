@@ -18,6 +18,8 @@ _LOCK_TIMEOUT, _POLL_INTERVAL = 0.12, 0.02  # seconds
 class RunFolder:
     """Paths of the files of one run. No other module spells out their names."""
 
+    _holds_lock = False
+
     def __init__(self, path: str | Path) -> None:
         self.path = expanded(path)
         self.config = self.path / "config.yaml"
@@ -44,11 +46,28 @@ class RunFolder:
         """Whether the folder holds anything of a run."""
         return any(file.is_file() for file in (self.config, self.metrics, self.encoder))
 
-    def must_be_free(self) -> None:
-        """Raise InputError if the folder already holds a run."""
+    @property
+    def is_failed_start(self) -> bool:
+        """Whether a run started here and ended before it wrote metrics or a checkpoint.
+
+        The same is true of a run that starts at this moment, which holds the lock.
+        """
+        return (
+            self.config.is_file()
+            and self.checkpoint.parent.is_dir()  # otherwise, the settings are not those of a run
+            and not any(file.exists() for file in self._results)
+        )
+
+    @property
+    def _results(self) -> tuple[Path, ...]:
         checkpoints = (self.checkpoint, self.previous_checkpoint)
-        files = (self.config, self.metrics, *checkpoints, self.encoder, self.neighbors)
-        if any(file.exists() for file in files):
+        return (self.metrics, *checkpoints, self.encoder, self.neighbors)
+
+    def must_be_free(self) -> None:
+        """Raise InputError if the folder already holds a run, other than a failed start."""
+        if self.is_failed_start:
+            return
+        if any(file.exists() for file in (self.config, *self._results)):
             raise InputError(
                 f"{self.path}: holds a run; continue it with --resume, or choose another --out"
             )
@@ -60,13 +79,17 @@ class RunFolder:
         The lock ends with the process, however it ends; forked processes do not inherit it
         (filelock closes it in them). The file `trainer` tells `wcl watch` which process to send
         SIGTERM. It is empty if the run is not in the main thread, which alone handles signals. It
-        is not the lock itself because Windows does not let others read a locked file.
+        is not the lock itself because Windows does not let others read a locked file. Within the
+        context, locking the same RunFolder again has no effect.
 
         Raises:
             InputError: another process holds the lock.
         """
         from filelock import FileLock, Timeout
 
+        if self._holds_lock:
+            yield
+            return
         lock = FileLock(self.lock, _LOCK_TIMEOUT, thread_local=False, poll_interval=_POLL_INTERVAL)
         try:
             held = lock.acquire()
@@ -80,7 +103,11 @@ class RunFolder:
             self.trainer.write_text(
                 f"{os.getpid()} {socket.gethostname()}\n" if is_main else "", encoding="utf-8"
             )
-            yield
+            self._holds_lock = True
+            try:
+                yield
+            finally:
+                del self._holds_lock
 
     def is_locked(self) -> bool:
         """Return whether a process is training into the folder; reading permission is enough."""

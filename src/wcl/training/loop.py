@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -78,11 +79,11 @@ def run(
         resume = True
     machine.keep_freed_memory()
     try:
-        with launch(config, resume) as (fabric, world):
+        with launch(config, resume) as (fabric, world), ExitStack() as stack:
             on_all_ranks = world.run_on_all_ranks
             setup = on_all_ranks(lambda: prepare(config, resume, fabric.device, world, callbacks))
             on_all_ranks(lambda: check_same_on_all_ranks(setup, world))
-            on_all_ranks(lambda: prepare_folder(setup, resume, world))
+            on_all_ranks(lambda: prepare_folder(setup, resume, world, stack))
             try:
                 on_all_ranks(lambda: record_provenance(setup, recipe, resume, fabric.device, world))
                 return train(setup, fabric, world, callbacks, quiet)

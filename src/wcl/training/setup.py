@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from wcl.neighbors.crops import NeighborCrops
 from wcl.system.errors import InputError
 from wcl.system.files import clear_unfinished
 from wcl.system.machine import device_name
+from wcl.system.progress import log
 from wcl.system.run_folder import RunFolder
 from wcl.training.callback import Callback
 from wcl.training.checkpoint import check_same_settings, load_checkpoint
@@ -201,25 +203,27 @@ def open_images(config: PretrainConfig) -> Source:
     return limited(chosen, config.limit, config.seed)
 
 
-def prepare_folder(setup: TrainingSetup, resume: bool, world: World) -> None:
+def prepare_folder(setup: TrainingSetup, resume: bool, world: World, stack: ExitStack) -> None:
     """Create the run folder, or clean up that of a resumed run."""
     if world.is_rank_zero and resume:
         clear_unfinished(setup.folder.path)
     elif world.is_rank_zero:
-        create_run(setup.folder, setup.config)
+        create_run(setup.folder, setup.config, stack)
 
 
-def create_run(folder: RunFolder, config: PretrainConfig) -> None:
-    """Create the folder of a new run and write its settings.
+def create_run(folder: RunFolder, config: PretrainConfig, stack: ExitStack) -> None:
+    """Create the folder of a new run, lock it until `stack` is closed, and write its settings.
 
     Raises:
         InputError: the folder cannot be created, or another run started there first.
     """
     try:
         folder.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        with folder.locked():  # if two runs start at once, one is refused
-            folder.must_be_free()
-            write_config(config, folder.config)
+        stack.enter_context(folder.locked())  # if two runs start at once, one is refused
+        folder.must_be_free()
+        if folder.is_failed_start:
+            log(f"{folder.path}: starting anew; the run there ended before it wrote any results")
+        write_config(config, folder.config)
     except OSError as error:
         raise InputError(
             f"{folder.path}: cannot be written to ({error.strerror}); choose another --out"
