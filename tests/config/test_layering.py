@@ -137,6 +137,26 @@ def test_the_settings_of_a_method_come_from_it(my_method: str, tmp_path: Path) -
     assert type(settings("digits").loss) is method_settings("wcl")
 
 
+@pytest.mark.parametrize("recipe", ["", "cifar10-cpu-byol"])
+def test_a_run_is_not_resumed_with_another_method(recipe: str, tmp_path: Path) -> None:
+    """The method is named, not a setting that the other one lacks."""
+    from wcl.config.run_config import write_config
+
+    write_config(settings("digits", method="moco", out=tmp_path), tmp_path / "config.yaml")
+    with pytest.raises(InputError, match=r"config\.yaml: .*method=moco, not byol; resume"):
+        layering.settings(recipe, {"out": tmp_path, "method": "byol"}, method_settings, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("mochi", "mixtures"), ("mochi", "query_mixtures"), ("fncancel", "support")],
+)
+def test_settings_that_would_exhaust_memory_are_refused(method: str, name: str) -> None:
+    config = settings("digits", method=method, loss={name: 10**9}, out="run")
+    with pytest.raises(InputError, match=rf"--loss\.{name}: must be between 0 and"):
+        check(config)
+
+
 def test_a_setting_that_the_method_lacks_is_named_with_the_method(
     my_method: str, tmp_path: Path
 ) -> None:

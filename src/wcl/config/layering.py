@@ -104,6 +104,11 @@ def layered(
     _check(layers, settings_parser(into))  # all but the method's: its import takes seconds
     values = {name: value for layer in layers for name, value in layer.values.items()}
     method = values.get("method", into.method)
+    if resume and (trained := layers[0].values.get("method", method)) != method:
+        raise InputError(
+            f"{layers[0].file}: the run was trained with method={trained}, not {method}; resume it "
+            "without a recipe or other settings, or start another run with a new --out"
+        )
     parser = settings_parser(into, settings_of(method))
     _check(layers, parser, method)
     config = parser.build(into, values)

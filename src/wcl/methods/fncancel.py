@@ -41,7 +41,7 @@ class FNCancelSettings:
     """Temperature τ of the loss."""
     use: Literal["attract", "eliminate"] = "attract"
     """Whether false negatives become positives, or are left out."""
-    support: Annotated[int, at_least(0)] = 8
+    support: Annotated[int, between(0, 64)] = 8
     """Views per image that only serve to find false negatives."""
     aggregate: Literal["max", "mean"] = "max"
     """How the cosines to the views of the support set are combined."""

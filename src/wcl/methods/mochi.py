@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from wcl.config.bounds import at_least
+from wcl.config.bounds import at_least, between
 from wcl.distributed.sharding import BatchShard
 from wcl.methods.method import RunInfo
 from wcl.methods.moco import MoCo, MoCoSettings
@@ -35,9 +35,9 @@ class MoCHiSettings(MoCoSettings):
 
     hardest: Annotated[int, at_least(1)] = 1024
     """Number N of hardest keys that are mixed, if the queue has that many."""
-    mixtures: Annotated[int, at_least(0)] = 1024
+    mixtures: Annotated[int, between(0, 65536)] = 1024
     """Number s of mixtures of two hard keys for each query."""
-    query_mixtures: Annotated[int, at_least(0)] = 128
+    query_mixtures: Annotated[int, between(0, 65536)] = 128
     """Number s' of mixtures of the query and a hard key for each query."""
     warmup_epochs: Annotated[float, at_least(0)] = 10
     """Epochs at the start without synthetic negatives."""
