@@ -61,7 +61,7 @@ def checked_queue_size(queue_size: int, default: int, info: RunInfo) -> int:
     if queue_size < info.batch_size:
         raise InputError(
             f"--loss.queue_size: {queue_size} is less than a batch of {info.batch_size} images; "
-            f"use at least {info.batch_size}, or 0 to choose by the number of images"
+            f"use at least {info.batch_size}, or leave it out"
         )
     return queue_size
 
