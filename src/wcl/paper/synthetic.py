@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from PIL import Image
@@ -19,9 +20,16 @@ def smoke_sources(names: Sequence[str], folder: Path) -> dict[str, str]:
 def write_smoke_data(folder: Path) -> None:
     """Write the images that `smoke_sources` names, unless they exist."""
     for name, write in (("photos", _write_classes), ("voc", _write_voc)):
-        if not (folder / name).exists():
-            write(folder / f".{name}.tmp")
-            (folder / f".{name}.tmp").rename(folder / name)
+        if (folder / name).exists():
+            continue
+        with TemporaryDirectory(prefix=f".{name}-", dir=folder) as unfinished:
+            made = Path(unfinished) / name
+            write(made)
+            try:
+                made.rename(folder / name)
+            except OSError:
+                if not (folder / name).exists():  # if it does, another process was first
+                    raise
 
 
 def write_photos(folder: Path, count: int) -> None:
