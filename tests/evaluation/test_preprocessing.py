@@ -57,6 +57,12 @@ def test_size_and_scale_are_those_of_the_options_and_the_given_encoder_keeps_its
     assert prepared.home == encoder.home
 
 
+def test_a_size_that_the_network_cannot_take_is_an_input_error(tmp_path: Path) -> None:
+    encoder = load(tiny_run(tmp_path / "run", epochs=1, limit=32))  # its pooling needs 16 pixels
+    with pytest.raises(InputError, match="--image_size: conv_tiny cannot take images of 1×1"):
+        with_preprocessing(encoder, KnnConfig(data="x", image_size=1))
+
+
 @pytest.mark.parametrize(
     ("protocol", "options"),
     [

@@ -6,7 +6,7 @@ from typing import Any
 
 from wcl.config import EvalConfig
 from wcl.models.backbones import timm_options
-from wcl.models.encoder import Encoder
+from wcl.models.encoder import Encoder, check_image_size
 from wcl.system.errors import InputError
 
 
@@ -16,7 +16,7 @@ def with_preprocessing(encoder: Encoder, config: EvalConfig) -> Encoder:
     The weights are shared with the given encoder, which stays as it is.
 
     Raises:
-        InputError: the backbone accepts only images of the size of its pretraining.
+        InputError: the backbone cannot take images of that size.
     """
     described = encoder.description
     image_size = config.image_size or described.image_size
@@ -29,6 +29,8 @@ def with_preprocessing(encoder: Encoder, config: EvalConfig) -> Encoder:
             f"--image_size: {name} accepts only images of {described.image_size} pixels, as in its "
             "pretraining; leave it out"
         )
+    if image_size != described.image_size:
+        check_image_size(encoder, image_size, "--image_size")
     prepared = copy.copy(encoder)
     prepared.description = dataclasses.replace(described, image_size=image_size, scale=tuple(scale))
     return prepared

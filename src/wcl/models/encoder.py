@@ -216,7 +216,7 @@ def check_image_size(encoder: Encoder, size: int, setting: str) -> None:
     blank = torch.zeros(2, described.channels, size, size)
     try:
         with torch.no_grad():
-            encoder.eval()(blank.to(next(encoder.parameters()).dtype))
+            encoder.eval()(blank.to(next(encoder.parameters())))
     except (RuntimeError, AssertionError) as error:
         raise InputError(
             f"{setting}: {described.model.backbone} cannot take images of "
