@@ -288,9 +288,9 @@ def main() -> NoReturn:
     open_standard_files()
     sys.stdout = output = StandardStream(sys.stdout)
     sys.stderr = StandardStream(sys.stderr)
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # odd images; unreadable ones are named
     for number in set(stop_signals()) - {signal.SIGINT}:  # before and after training, as Ctrl-C
         signal.signal(number, signal.default_int_handler)
-    warnings.filterwarnings("ignore", module=r"PIL\.")  # odd images; unreadable ones are named
     status, failure = run_command(sys.argv[1:]), output.failure
     reader_is_gone = isinstance(failure, BrokenPipeError)  # such as `head`, which has enough
     if failure is not None and not reader_is_gone and status == 0:

@@ -69,12 +69,9 @@ def test_a_part_of_which_nothing_can_be_read_is_not_taken_for_the_whole(
         wcl.evaluate(run, "knn", data, num_workers=0)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "data", "says"), [("kmn", "digits", "did you mean knn"), ("knn", "", "--data")]
-)
-def test_bad_requests_are_named(protocol: str, data: str, says: str, run: Path) -> None:
-    with pytest.raises(InputError, match=says):
-        wcl.evaluate(run, protocol, data)
+def test_a_mistyped_protocol_is_named(run: Path) -> None:
+    with pytest.raises(InputError, match="did you mean knn"):
+        wcl.evaluate(run, "kmn", "digits")
 
 
 @pytest.mark.parametrize(

@@ -407,7 +407,7 @@ def test_without_onnx_one_line_says_what_to_install(
     package: str, resnet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=rf"needs {package}; pip install 'wcl\[onnx\]'"):
+    with pytest.raises(InputError, match=rf"needs {package}; pip install 'wcl-torch\[onnx\]'"):
         wcl.export(resnet, "onnx", tmp_path / "x.onnx")
     assert list(tmp_path.iterdir()) == []
     if package == "onnxruntime":
