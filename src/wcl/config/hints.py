@@ -33,7 +33,7 @@ _OTHER_WORDS = {
     "wd": "optim.weight_decay",
     "workers": "num_workers",
 }
-"""What other programs call a setting: its name here, some with the value that they mean."""
+"""Names of settings in other programs, and the name here, with a value where they imply one."""
 
 
 def unknown(name: str, known: Iterable[str], dashes: str = "--") -> str:

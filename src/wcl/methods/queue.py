@@ -36,7 +36,7 @@ class Queue(nn.Module):
 
     @property
     def is_full(self) -> Tensor:
-        """Whether all rows of the start were replaced, on the device."""
+        """Return whether all initial rows were replaced, as a tensor on the device."""
         return self.position >= len(self)
 
 

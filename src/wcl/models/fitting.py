@@ -18,14 +18,14 @@ class Fit(NamedTuple):
     """Which of a file's tensors a network can take."""
 
     tensors: dict[str, Tensor]
-    """Those that it can take."""
+    """The tensors that fit."""
     missing: list[str]
     extra: list[str]
     misshapen: list[str]
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing fits but counters, which all networks have."""
+        """Return whether nothing fits but counters, which all networks have."""
         return not any(tensor.is_floating_point() for tensor in self.tensors.values())
 
     @property

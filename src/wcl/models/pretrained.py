@@ -40,7 +40,7 @@ class InputFormat:
 
 
 class _Found(NamedTuple):
-    """What lies beside the tensors of a file."""
+    """A file of weights, and the description that comes with it."""
 
     path: Path
     description: Description | None
