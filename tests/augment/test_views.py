@@ -9,9 +9,10 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as reference
 
-from wcl.augment import ViewMaker
+from wcl.augment import ViewMaker, normalization
 from wcl.config import AugmentConfig
 from wcl.ops.randomness import Draws, Floats, Integers, between
+from wcl.system.errors import InputError
 
 _OFF = AugmentConfig(
     scale=(1.0, 1.0),
@@ -362,6 +363,25 @@ def test_color_settings_do_not_touch_images_of_one_channel() -> None:
     config = replace(_OFF, jitter=1, brightness=0, contrast=0, saturation=1, hue=0.5, grayscale=1)
     images = _images(20, channels=1)
     assert torch.equal(ViewMaker(config, 24, 1).from_images(images, _draws(20)), images / 255)
+
+
+def test_channels_other_than_rgb_are_augmented_like_gray_images() -> None:
+    config = replace(_MOCO, solarize=0.3, rotate=20, mean=(0.5,) * 5, std=(0.5,) * 5)
+    images, draws = _images(40, channels=5), _draws(40)
+    views = ViewMaker(config, 16, channels=5).from_images(images, draws)
+    for channel in range(5):
+        alone = ViewMaker(config, 16, channels=1).from_images(images[:, channel, None], draws)
+        torch.testing.assert_close(views[:, channel, None], alone)
+
+
+def test_more_than_three_channels_have_a_mean_and_a_deviation_of_their_own() -> None:
+    assert normalization(AugmentConfig(), 4) == ((0.5,) * 4, (0.25,) * 4)
+    assert normalization(AugmentConfig(), 1) == ((0.485,), (0.229,))
+    given = AugmentConfig(mean=(0.1, 0.2, 0.3, 0.4), std=(1.0, 2.0, 3.0, 4.0))
+    assert normalization(given, 4) == (given.mean, given.std)
+    for channels, config in ((5, given), (3, _DIGITS)):
+        with pytest.raises(InputError, match=f"--augment.mean: .* the {channels} channels"):
+            normalization(config, channels)
 
 
 @pytest.mark.parametrize("value", [0, 127, 255])

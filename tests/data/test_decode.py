@@ -11,17 +11,16 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from wcl.data.crops import cut_boxes, reduced, reduction
 from wcl.data.decode import (
     UnreadableImage,
     center_crop,
-    cut_boxes,
     decoded,
     open_image,
-    reduced,
-    reduction,
     upright_size,
     whole_pixels,
 )
+from wcl.data.planes import Picture
 
 _BILINEAR = Image.Resampling.BILINEAR
 _ORIENTATION = 0x0112
@@ -64,7 +63,7 @@ def _cut(
 
 
 def _cut_views(
-    image: Image.Image,
+    image: Picture,
     boxes: list[tuple[int, int, int, int]],
     sizes: list[int],
     channels: int = 3,
@@ -218,7 +217,7 @@ def test_extreme_shapes_give_the_right_shape(
     assert whole_pixels(open_image(data), channels).shape == (channels, height, width)
 
 
-def _saved(image: Image.Image, kind: str) -> Image.Image:
+def _saved(image: Image.Image, kind: str) -> Picture:
     file = io.BytesIO()
     image.save(file, kind)
     return open_image(file.getvalue())
@@ -289,22 +288,22 @@ def test_a_file_reads_like_its_bytes(tmp_path: Path) -> None:
     assert torch.equal(whole_pixels(open_image(tmp_path / "image")), whole_pixels(open_image(data)))
 
 
-def _whole_view(image: Image.Image) -> Tensor:
+def _whole_view(image: Picture) -> Tensor:
     return _cut_views(image, [(0, 0, *upright_size(image))], [8])[0]
 
 
-def _center(image: Image.Image) -> Tensor:
+def _center(image: Picture) -> Tensor:
     return center_crop(image, 32)
 
 
-_READERS: list[Callable[[Image.Image], Tensor]] = [_whole_view, _center, whole_pixels]
+_READERS: list[Callable[[Picture], Tensor]] = [_whole_view, _center, whole_pixels]
 _KINDS = ["JPEG", "PNG", "GIF", "WEBP", "BMP"]
 _SMALL = {kind: _encoded(_photo(30, 20), kind, orientation=6) for kind in _KINDS}
 
 
 @pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize("read", _READERS)
-def test_images_cut_short_are_unreadable(kind: str, read: Callable[[Image.Image], Tensor]) -> None:
+def test_images_cut_short_are_unreadable(kind: str, read: Callable[[Picture], Tensor]) -> None:
     data = _encoded(_photo(200, 150), kind, orientation=6)
     for share in (0.3, 0.6, 0.9):
         with pytest.raises(UnreadableImage, match=r"."):
@@ -319,7 +318,7 @@ def test_images_cut_short_are_unreadable(kind: str, read: Callable[[Image.Image]
     st.sampled_from(_READERS),
 )
 def test_damage_is_unreadable_or_harmless_but_nothing_else(
-    kind: str, changes: list[tuple[int, int]], share: float, read: Callable[[Image.Image], Tensor]
+    kind: str, changes: list[tuple[int, int]], share: float, read: Callable[[Picture], Tensor]
 ) -> None:
     data = bytearray(_SMALL[kind])
     for position, value in changes:

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from wcl.data.decode import decoded
+from wcl.data.decode import channel_count, decoded
+from wcl.data.levels import Levels
+from wcl.data.planes import Picture, Planes
 from wcl.system.files import atomic_write
 from wcl.system.paths import shortened
 
@@ -42,14 +44,21 @@ class Row(NamedTuple):
     """Parts of the row, with a rule between them."""
 
 
-def thumbnail(image: Image.Image, side: int = TILE) -> Image.Image:
+def thumbnail(image: Picture, levels: Levels = (), side: int = TILE) -> Image.Image:
     """Return the whole image, upright, as large as fits a tile; tiny images show their pixels.
+
+    Args:
+        image: of more than three channels, the first three are shown.
+        levels: range of the values of an image of more than 8 bits.
+        side: of the tile.
 
     Raises:
         UnreadableImage: it cannot be decoded.
     """
     image.draft(None, (2 * side, 2 * side))
-    whole = decoded(image)
+    whole = decoded(image, channel_count(image), levels)
+    if isinstance(whole, Planes):
+        whole = whole.shown()
     scale = side / max(whole.size)
     width, height = (max(1, round(length * scale)) for length in whole.size)
     smooth, sharp = Image.Resampling.LANCZOS, Image.Resampling.NEAREST

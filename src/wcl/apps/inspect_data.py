@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from wcl.config import DataConfig
-from wcl.data import ArraySource, Source, open_split
+from wcl.data import ArraySource, Source, describe_left_out, open_split
 from wcl.data.decode import UnreadableImage, decoded, upright_size
 from wcl.data.workers import worker_count
 from wcl.system.paths import one_line
@@ -72,7 +72,7 @@ def _size_or_error(source: Source, index: int) -> tuple[int, int] | str:
         image = source.image(index)
         size = upright_size(image)
         image.draft(None, (1, 1))  # a JPEG at an eighth of its size shows that it is complete
-        decoded(image)
+        decoded(image, source.channels, source.levels)
     except UnreadableImage as error:
         return str(error)
     return size
@@ -80,7 +80,8 @@ def _size_or_error(source: Source, index: int) -> tuple[int, int] | str:
 
 def describe(config: DataConfig, spec: str) -> None:
     """Print what a source holds, with a column for each split."""
-    splits = [examine(source) for source in open_split(spec, "all")]
+    sources = open_split(spec, "all")
+    splits = [examine(source) for source in sources]
     table = Table(show_header=len(splits) > 1)
     for heading in ("", *_SPLITS[: len(splits)]):
         table.add_column(heading)
@@ -88,7 +89,11 @@ def describe(config: DataConfig, spec: str) -> None:
     table.add_row("sizes", *(_sizes(split.sizes) for split in splits))
     table.add_row("classes", *(_classes(split.classes) for split in splits))
     table.add_row("unreadable", *(f"{len(split.unreadable):,}" for split in splits))
+    if sources[0].channels not in (1, 3):
+        table.add_row("channels", *(str(source.channels) for source in sources))
     Console().print(table)
+    if left_out := describe_left_out(*sources):
+        print(left_out)
     names = list(dict.fromkeys(name for split in splits for name in split.classes))
     if names:
         more = ["…"] if len(names) > _CLASSES_NAMED else []

@@ -46,7 +46,7 @@ def neighbor_sheet(
 
 
 def _neighbor_tile(source: Source, index: int, query: int) -> Tile:
-    image = thumbnail(source.image(index))
+    image = thumbnail(source.image(index), source.levels)
     if source.labels is None:
         return Tile(image)
     label = source.labels[index]

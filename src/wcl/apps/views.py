@@ -11,12 +11,13 @@ from torch import Tensor
 from wcl.apps.contact_sheet import Row, Tile, contact_sheet, write_sheet
 from wcl.config import PretrainConfig, ViewsConfig
 from wcl.config.validation import check
-from wcl.data import Source, first_classes, in_memory, open_source
-from wcl.data.decode import UnreadableImage, center_crop
+from wcl.data import Source, first_classes, in_memory, open_source, with_format
+from wcl.data.decode import UnreadableImage, center_crop, shown
 from wcl.data.loader import views_of
 from wcl.system.errors import InputError
 from wcl.system.files import new_file
 from wcl.system.progress import track
+from wcl.training.levels import with_measured_levels
 from wcl.training.views import view_specs
 
 _MIN_TILE = 96
@@ -29,7 +30,9 @@ def views(config: ViewsConfig) -> Path:
     for name in ("images", "views"):
         if getattr(config, name) < 1:
             raise InputError(f"--{name}: must be at least 1, not {getattr(config, name)}")
-    source = in_memory(first_classes(open_source(config.data), config.classes))
+    source = first_classes(open_source(config.data), config.classes)
+    levels = with_measured_levels(config, source).levels
+    source = in_memory(with_format(source, source.channels, levels))
     write_sheet(out, view_sheet(source, config, config.images, config.views))
     print(f"wrote {out}: each row is {_description(config, config.views)}")
     return out
@@ -66,7 +69,9 @@ def _rows(source: Source, config: PretrainConfig, count: int, zoom: int) -> Iter
     specs = view_specs(config, source.channels, count=count)
     for index in np.random.default_rng(config.seed).permutation(len(source)).tolist():
         try:
-            original = center_crop(source.image(index), config.image_size, source.channels)
+            original = center_crop(
+                source.image(index), config.image_size, source.channels, source.levels
+            )
         except UnreadableImage:
             continue
         batch = views_of(source, np.array([index], dtype=np.int64), specs, config.seed)
@@ -77,5 +82,4 @@ def _rows(source: Source, config: PretrainConfig, count: int, zoom: int) -> Iter
 
 def _enlarged(pixels: Tensor, zoom: int) -> Image.Image:
     """Return (C, size, size) bytes as an image, enlarged by a whole factor."""
-    image = Image.fromarray(pixels.permute(1, 2, 0).squeeze(2).numpy())
-    return ImageOps.scale(image, zoom, Image.Resampling.NEAREST)
+    return ImageOps.scale(shown(pixels), zoom, Image.Resampling.NEAREST)

@@ -2,7 +2,7 @@
 
 from wcl.augment.color import color_jitter, rotate_hue, solarize, to_grayscale
 from wcl.augment.geometry import affine, crop_boxes, gaussian_blur, resized_crop
-from wcl.augment.views import ViewMaker
+from wcl.augment.views import ViewMaker, normalization
 
 __all__ = [
     "ViewMaker",
@@ -10,6 +10,7 @@ __all__ = [
     "color_jitter",
     "crop_boxes",
     "gaussian_blur",
+    "normalization",
     "resized_crop",
     "rotate_hue",
     "solarize",

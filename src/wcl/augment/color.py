@@ -14,8 +14,11 @@ _BLENDS = 3  # all but the last
 
 
 def to_grayscale(images: Tensor) -> Tensor:
-    """Return the luma (ITU-R 601) of images: (N, 3, H, W) → (N, 1, H, W); gray stays as it is."""
-    if images.shape[1] == 1:
+    """Return the luma (ITU-R 601) of RGB images: (N, 3, H, W) → (N, 1, H, W).
+
+    Images with other channels stay as they are: each channel is gray.
+    """
+    if images.shape[1] != 3:
         return images
     red, green, blue = images.unbind(dim=1)
     return (red * 0.2989).add_(green, alpha=0.587).add_(blue, alpha=0.114).unsqueeze(1)
@@ -36,7 +39,8 @@ def color_jitter(images: Tensor, factors: Floats, order: Integers) -> Tensor:
     change, is a single pass over all images.
 
     Args:
-        images: (N, C, H, W) in [0, 1], C 1 or 3.
+        images: (N, C, H, W) in [0, 1]. Without red, green and blue, saturation and hue change
+            nothing, and each channel has its own mean gray.
         factors: (N, 4) of brightness, contrast, saturation (1 changes nothing) and hue (in
             turns of the color wheel, 0 changes nothing).
         order: (N, 4) a permutation of 0…3 per image.
@@ -115,6 +119,6 @@ def _blend(images: Tensor, weight: Floats, operation: Integers) -> None:
     )
     keep, to_mean, to_gray = on_device.unbind(dim=1)
     gray = to_grayscale(images)
-    mean = gray.mean(dim=(1, 2, 3), keepdim=True)
+    mean = gray.mean(dim=(2, 3), keepdim=True)
     other = torch.addcmul(mean * to_mean, gray, to_gray)
     torch.lerp(other, images, keep, out=images).clamp_(0, 1)

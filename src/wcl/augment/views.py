@@ -24,6 +24,26 @@ _CPU_CHUNK, _CHUNK = 2**19, 2**26
 
 
 Flags = npt.NDArray[np.bool_]
+Numbers = tuple[float, ...]
+
+
+def normalization(config: AugmentConfig, channels: int) -> tuple[Numbers, Numbers]:
+    """Return mean and standard deviation of each channel.
+
+    More than three channels have a mean of 1/2 and a deviation of 1/4, unless they are set: there
+    are no customary values for them as there are for color.
+
+    Raises:
+        InputError: the settings have too few numbers.
+    """
+    if channels > 3 >= max(len(config.mean), len(config.std)):
+        return (0.5,) * channels, (0.25,) * channels
+    for name in ("mean", "std"):
+        if len(getattr(config, name)) < channels:
+            raise InputError(
+                f"--augment.{name}: give one number for each of the {channels} channels"
+            )
+    return config.mean[:channels], config.std[:channels]
 
 
 class ViewMaker:
@@ -33,11 +53,7 @@ class ViewMaker:
         self.config = config
         self.size = size
         self.channels = channels
-        for name in ("mean", "std"):
-            if len(getattr(config, name)) < channels:
-                raise InputError(
-                    f"augment.{name}: give one number for each of the {channels} channels"
-                )
+        self.mean, self.std = normalization(config, channels)
 
     def boxes(self, heights: Integers, widths: Integers, draws: Draws) -> Integers:
         """Return where to cut each view out of its image: (N, 4) top, left, height, width."""
@@ -84,8 +100,7 @@ class ViewMaker:
         return ((views * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
 
     def _normalization(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        mean, std = self.config.mean[: self.channels], self.config.std[: self.channels]
-        return _by_channel(mean, device), _by_channel(std, device)
+        return _by_channel(self.mean, device), _by_channel(self.std, device)
 
     def _empty(self, draws: Draws, images: Tensor) -> Tensor:
         if images.shape[:2] != (len(draws), self.channels):
@@ -115,8 +130,8 @@ class ViewMaker:
     def _jittered(self, views: Tensor, draws: Draws) -> Tensor:
         config = self.config
         strengths = [config.brightness, config.contrast, config.saturation, config.hue]
-        if self.channels == 1:
-            strengths = [*strengths[: CONTRAST + 1], 0.0, 0.0]  # gray has no color to change
+        if self.channels != 3:
+            strengths = [*strengths[: CONTRAST + 1], 0.0, 0.0]  # only RGB has colors to change
         if config.jitter == 0 or not any(strengths):
             return views
         uniform = draws.uniform("jitter", 9)
@@ -130,7 +145,7 @@ class ViewMaker:
         return color_jitter(views, factors, order)
 
     def _grayed(self, views: Tensor, draws: Draws) -> Tensor:
-        if self.config.grayscale == 0 or self.channels == 1:
+        if self.config.grayscale == 0 or self.channels != 3:
             return views
         chosen = _chosen(draws.uniform("grey", 1)[:, 0] < self.config.grayscale, views.device)
         if len(chosen):

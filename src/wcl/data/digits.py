@@ -1,6 +1,8 @@
 """scikit-learn's 1,797 handwritten digits, which are installed with it."""
 
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,14 +24,16 @@ def digits(split: str) -> Source:
 
 @cache  # `subset` copies it, so callers cannot change it
 def _all_digits() -> ArraySource:
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    gray = torch.from_numpy(data.images).float()[:, None] * (255 / 16)
+    # The file itself, because importing scikit-learn takes longer than importing torch.
+    package = find_spec("sklearn")
+    assert package is not None and package.origin is not None
+    file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    table = torch.from_numpy(np.loadtxt(file, delimiter=",", dtype=np.float32))
+    gray = table[:, :64].view(-1, 1, 8, 8) * (255 / 16)
     pixels = F.interpolate(gray, (32, 32), mode="bilinear", align_corners=False)
     return ArraySource(
         "digits",
         pixels.round().clamp(0, 255).to(torch.uint8),
-        torch.from_numpy(data.target).long(),
+        table[:, 64].long(),
         tuple(str(digit) for digit in range(10)),
     )

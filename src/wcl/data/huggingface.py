@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
 
 from wcl.data.decode import UnreadableImage, open_image
+from wcl.data.planes import Picture
 from wcl.data.source import Source
 from wcl.system.errors import InputError
 
@@ -39,7 +39,7 @@ class HuggingFaceSource(Source):
     def __len__(self) -> int:
         return len(self._data)
 
-    def image(self, index: int) -> Image.Image:
+    def image(self, index: int) -> Picture:
         found = self._data[index][self._column] or {}
         if found.get("bytes") is not None:
             return open_image(found["bytes"])

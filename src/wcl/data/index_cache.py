@@ -21,7 +21,7 @@ from wcl.system.files import atomic_write
 T = TypeVar("T")
 MIN_IMAGES = 10_000
 """Indexes of smaller sources are not cached."""
-_FORMAT = b"1"
+_FORMAT = b"2"
 _SETTLED = 10 * 10**9
 Stamp = tuple[int, int, int, int]
 UNSETTLED: Stamp = (0, 0, 0, 0)

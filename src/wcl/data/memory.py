@@ -24,11 +24,12 @@ def in_memory(source: Source) -> Source:
     pixels = torch.zeros(len(source), source.channels, *size, dtype=torch.uint8)
     loaded = ArraySource(source.name, pixels, source.labels, source.classes)
     loaded.multi_labels = source.multi_labels
+    loaded.levels, loaded.left_out, loaded.origin = source.levels, source.left_out, source
     loaded.places = []
     for index in track(range(len(source)), "reading images"):
         loaded.places.append(source.where(index))
         try:
-            image = whole_pixels(source.image(index), source.channels)
+            image = whole_pixels(source.image(index), source.channels, source.levels)
         except UnreadableImage as error:
             loaded.unreadable[index] = f"{source.where(index)}: {error}"
             continue

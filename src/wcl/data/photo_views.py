@@ -11,14 +11,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from wcl.augment import ViewMaker
-from wcl.data.decode import (
-    ReducedImage,
-    UnreadableImage,
-    cut_boxes,
-    reduced,
-    reduction,
-    upright_size,
-)
+from wcl.data.crops import ReducedImage, cut_boxes, reduced, reduction
+from wcl.data.decode import UnreadableImage, upright_size
 from wcl.data.source import Source
 from wcl.data.views import view_draws
 from wcl.ops.randomness import Integers
@@ -105,7 +99,7 @@ class PhotoViews(Dataset[Crops]):
             for maker, of_spec, cut_from in zip(task.makers, boxes, photos, strict=True)
             if None in cut_from
         )
-        own = reduced(image, factor, task.makers[0].channels)
+        own = reduced(image, factor, task.makers[0].channels, self.source.levels)
         return [
             torch.stack(
                 [
@@ -139,7 +133,7 @@ class NeighborPhotos:
         try:
             image = self._source.image(index)
             factor = maker.least_side(*upright_size(image)) / maker.size
-            photo = reduced(image, factor, maker.channels)
+            photo = reduced(image, factor, maker.channels, self._source.levels)
         except UnreadableImage:
             return None
         self._photos[key] = photo

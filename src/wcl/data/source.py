@@ -2,8 +2,9 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -11,6 +12,8 @@ from PIL import Image
 from torch import Tensor
 
 from wcl.data.decode import UnreadableImage
+from wcl.data.levels import Levels
+from wcl.data.planes import Picture, Planes
 from wcl.ops.randomness import Integers, seed_of
 from wcl.system.errors import InputError
 
@@ -21,7 +24,11 @@ class Source(ABC):
     name: str
     """As given by the user."""
     channels: int = 3
-    """3 for color, 1 for gray."""
+    """3 for color, 1 for gray, or as many as the images have."""
+    levels: Levels = ()
+    """Range of the values of images of more than 8 bits."""
+    left_out: Mapping[str, int] = MappingProxyType({})
+    """Number of files beside the images that are not read, by their extension."""
     labels: Tensor | None = None
     """(N,) class numbers, or None."""
     multi_labels: Tensor | None = None
@@ -34,7 +41,7 @@ class Source(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def image(self, index: int) -> Image.Image:
+    def image(self, index: int) -> Picture:
         """Return an image, perhaps not decoded yet, or raise UnreadableImage."""
 
     @abstractmethod
@@ -65,7 +72,7 @@ class ArraySource(Source):
     """Small images of one size in memory, as bytes: (N, C, H, W).
 
     `unreadable` maps the numbers of images that could not be read to the reasons; their pixels are
-    black. `places` lists where each image was loaded from, if it was.
+    black. `places` lists where each image was loaded from, and `origin` is that source, if any.
     """
 
     def __init__(
@@ -78,15 +85,16 @@ class ArraySource(Source):
         self.channels = pixels.shape[1]
         self.unreadable: dict[int, str] = {}
         self.places: Sequence[str] = ()
+        self.origin: Source | None = None
 
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def image(self, index: int) -> Image.Image:
+    def image(self, index: int) -> Picture:
         if index in self.unreadable:
             raise UnreadableImage(self.unreadable[index])
-        array = self.pixels[index].permute(1, 2, 0).numpy()
-        return Image.fromarray(array[:, :, 0] if self.channels == 1 else array)
+        planes = Planes([Image.fromarray(channel) for channel in self.pixels[index].numpy()])
+        return planes.shown() if self.channels in (1, 3) else planes
 
     def where(self, index: int) -> str:
         return self.places[index] if self.places else f"{self.name}[{index}]"
@@ -103,6 +111,7 @@ class Subset(Source):
         self.indices = indices
         self.name = source.name
         self.channels = source.channels
+        self.levels = source.levels
         self.classes = source.classes
         self.labels = _chosen(source.labels, indices)
         self.multi_labels = _chosen(source.multi_labels, indices)
@@ -110,7 +119,7 @@ class Subset(Source):
     def __len__(self) -> int:
         return len(self.indices)
 
-    def image(self, index: int) -> Image.Image:
+    def image(self, index: int) -> Picture:
         return self.source.image(int(self.indices[index]))
 
     def where(self, index: int) -> str:
@@ -134,30 +143,13 @@ def subset(source: Source, indices: Integers) -> Source:
             if old in source.unreadable
         }
         chosen.places = [source.where(index) for index in indices.tolist()]
+        chosen.origin = None if source.origin is None else Subset(source.origin, indices)
         return chosen
     return Subset(source, indices)
 
 
 def _chosen(labels: Tensor | None, indices: Integers) -> Tensor | None:
     return None if labels is None else labels[torch.from_numpy(indices)]
-
-
-def with_channels(source: Source, channels: int) -> Source:
-    """Convert a source to color (3 channels) or to gray (1)."""
-    if source.channels == channels:
-        return source
-    if not isinstance(source, ArraySource):
-        source.channels = channels  # files are converted when they are decoded
-        return source
-    converted = copy(source)
-    converted.channels = channels
-    if channels == 3:
-        converted.pixels = source.pixels.expand(-1, 3, -1, -1)
-    else:
-        luma = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
-        gray = (source.pixels.float() * luma).sum(dim=1, keepdim=True)
-        converted.pixels = gray.round().to(torch.uint8)
-    return converted
 
 
 def first_classes(source: Source, count: int) -> Source:

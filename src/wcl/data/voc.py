@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import torch
 
 from wcl.data.folder import ImageFiles
+from wcl.data.matching_files import P
 from wcl.system.errors import InputError
 from wcl.system.progress import log, track
 
@@ -76,7 +77,7 @@ def voc(root: Path, split: str) -> VocSource | None:
     return None if image_set is None else VocSource(root, image_set)
 
 
-def voc_folder(path: Path) -> Path | None:
+def voc_folder(path: P) -> P | None:
     """Return the VOC folder: the path itself, VOC2007 in it, or None."""
     parts = ("Annotations", "ImageSets/Main", "JPEGImages")
     for place in (path, path / "VOC2007"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from wcl.data import Source, in_memory, limited, subset, with_channels
+from wcl.data import Source, in_memory, limited, subset, with_format
 from wcl.evaluation.features import features_and_rows
 from wcl.models.encoder import Encoder
 from wcl.report.runs import Run
@@ -72,7 +72,8 @@ def encode(run: Run, encoder: Encoder, images: ReportImages, num_workers: int) -
     Raises:
         RunError: an image has vanished since it was chosen, or the encoder has diverged.
     """
-    source = with_channels(images.source, encoder.description.channels)
+    described = encoder.description
+    source = with_format(images.source, described.channels, described.levels)
     features, rows = features_and_rows(encoder, source, num_workers)
     if len(rows) < len(images):
         raise RunError("images vanished while the report was being made; try again")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from wcl.config import PretrainConfig
-from wcl.data import with_channels
+from wcl.data import with_format
 from wcl.data.loader import Batch, views_of
 from wcl.data.views import ViewSpec
 from wcl.models.encoder import Encoder
@@ -95,7 +95,8 @@ def make_views(
 
     Small crops are left out if only one full view is wanted.
     """
-    source = with_channels(images.source, encoder.description.channels)
+    described = encoder.description
+    source = with_format(images.source, described.channels, described.levels)
     specs = view_specs(config, source.channels, count=count)
     specs = specs if count > 1 else specs[:1]
     return views_of(source, rows, specs, config.seed), specs

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from wcl.data import ArraySource, Source
-from wcl.data.decode import UnreadableImage, center_crop
+from wcl.data.decode import UnreadableImage, center_crop, shown
 from wcl.system.machine import cores
 from wcl.system.progress import track
 
@@ -36,7 +36,7 @@ def thumbnails(source: Source, side: int) -> list[Tensor | None]:
 
 def _thumbnail(source: Source, side: int, row: int) -> Tensor | None:
     try:
-        return center_crop(source.image(row), side, source.channels)
+        return center_crop(source.image(row), side, source.channels, source.levels)
     except UnreadableImage:
         return None
 
@@ -63,8 +63,7 @@ def sheets(images: Sequence[Tensor], side: int) -> dict[str, object]:
 
 
 def _image(pixels: Tensor) -> Image.Image:
-    array = pixels.permute(1, 2, 0).numpy()
-    return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array).convert("RGB")
+    return shown(pixels).convert("RGB")
 
 
 def _encoded(image: Image.Image) -> str:
