@@ -14,8 +14,9 @@ import pytest
 
 from images import encoded, picture
 from wcl.data import index_cache, open_source
-from wcl.data.folder import FolderSource
+from wcl.data.folder import FolderSource, describe_left_out
 from wcl.data.packed_names import PackedNames
+from wcl.system.errors import InputError
 
 MINUTE = 60
 TICK = 0.02  # longer than between two times that a file system tells apart
@@ -75,6 +76,32 @@ def test_a_folder_that_has_not_changed_is_not_listed_again(
     assert first.labels.tolist() == again.labels.tolist() == [0, 0, 0, 1, 1]
     assert list(again.classes) == ["a", "b"]
     assert again.fingerprint() == first.fingerprint()
+
+
+def test_files_that_are_no_images_are_counted_also_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = ("a/x.TXT", "b/clip.mov", "README", "b/deep/rows.parquet", "odd. a", ".hidden")
+    root = tree(tmp_path / "data", (*TREE, *others))
+    expected = {".txt": 2, ".mov": 1, "without extension": 1, ".parquet": 1, ". a": 1}
+    assert open_source(str(root)).left_out == expected
+    monkeypatch.setattr(os, "scandir", refuse)
+    again = open_source(str(root))
+    assert again.left_out == expected
+    assert describe_left_out(again).startswith("6 files are not images")
+    assert describe_left_out(again, again).endswith(
+        "4 .txt, 2 . a, 2 .mov, 2 .parquet, 2 without extension"
+    )
+
+
+def test_files_of_a_pattern_that_are_no_images_are_counted(tmp_path: Path) -> None:
+    root = tree(tmp_path / "data", (*TREE, "b/README", "c.mov"))
+    assert open_source(f"{root}/b/*").left_out == {".txt": 1, "without extension": 1}
+
+
+def test_a_folder_without_images_tells_what_it_has(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no images.*1 file .* left out: 1 \.txt"):
+        open_source(str(tree(tmp_path / "data", ("a/notes.txt",))))
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from images import photo_folder, picture, save_jpeg
 from wcl.augment import ViewMaker
 from wcl.config import AugmentConfig
 from wcl.data import ArraySource, Source, open_source, subset
+from wcl.data.decode import decoded
 from wcl.data.loader import Batch, Loader, views_of
 from wcl.data.views import ViewSpec
 from wcl.ops.randomness import Draws, Integers
@@ -87,7 +89,8 @@ def test_photos_are_cut_where_the_draws_say(tmp_path: Path) -> None:
     maker = ViewMaker(plain, 24)
     batch = next(iter(Loader(source, 4, 7, CPU, num_workers=1).epoch(2, [ViewSpec(maker, 2)])))
     for row, index in enumerate(batch.index.tolist()):
-        image = source.image(index).convert("RGB")
+        image = decoded(source.image(index))
+        assert isinstance(image, Image.Image)
         for view in (0, 1):
             draws = Draws(7, 2, np.array([index]), np.array([view]))
             box = maker.boxes(np.array([image.height]), np.array([image.width]), draws)[0]
@@ -181,7 +184,8 @@ def test_a_small_crop_of_a_photo_is_pils_of_its_origin(neighbors: bool, tmp_path
     batch = next(Loader(source, 8, 7, CPU, num_workers=1).epoch(2, specs))
     for row, index in enumerate(batch.index.tolist()):
         for k in range(3):
-            image = source.image(int(table[index, k]) if neighbors else index).convert("RGB")
+            image = decoded(source.image(int(table[index, k]) if neighbors else index))
+            assert isinstance(image, Image.Image)
             draws = Draws(7, 2, np.array([index]), np.array([2 + k]))
             box = maker.boxes(np.array([image.height]), np.array([image.width]), draws)[0]
             top, left, height, width = box.tolist()

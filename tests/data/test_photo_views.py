@@ -25,7 +25,9 @@ EVERY = 10**9
 
 
 def upright(source: Source, index: int) -> Image.Image:
-    return ImageOps.exif_transpose(source.image(index)).convert("RGB")
+    image = source.image(index)
+    assert isinstance(image, Image.Image)
+    return ImageOps.exif_transpose(image).convert("RGB")
 
 
 def cut_by_pil(source: Source, maker: ViewMaker, index: int, view: int, origin: int) -> Tensor:

@@ -28,7 +28,7 @@ from wcl.data import (
     open_source,
     open_splits,
     subset,
-    with_channels,
+    with_format,
 )
 from wcl.data.decode import UnreadableImage, whole_pixels
 from wcl.data.huggingface import HuggingFaceSource
@@ -339,11 +339,11 @@ def test_names_that_are_not_text_can_be_used_and_printed(tmp_path: Path) -> None
 
 def test_gray_and_color_are_converted() -> None:
     gray = open_source("digits")
-    color = with_channels(gray, 3)
+    color = with_format(gray, 3)
     assert isinstance(gray, ArraySource)
     assert isinstance(color, ArraySource)
     assert color.pixels.shape == (1297, 3, 32, 32)
-    again = with_channels(color, 1)
+    again = with_format(color, 1)
     assert isinstance(again, ArraySource)
     assert torch.equal(again.pixels, gray.pixels)
 

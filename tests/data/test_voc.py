@@ -12,7 +12,7 @@ from images import flat_folder, picture
 from runs import photo_run
 from voc_kit import annotation, scenes, voc_kit
 from wcl.cli import run_command
-from wcl.data import in_memory, limited, open_source, open_splits, subset, with_channels
+from wcl.data import in_memory, limited, open_source, open_splits, subset, with_format
 from wcl.data.decode import UnreadableImage
 from wcl.data.folder import FolderSource
 from wcl.data.voc import VOC_CLASSES
@@ -211,7 +211,7 @@ def test_labels_stay_with_their_images_wherever_these_go(tmp_path: Path) -> None
         for row in range(5):
             place = next(i for i in range(12) if source.where(i) == few.where(row))
             assert labels_of(few, row) == labels_of(source, place)
-    gray = with_channels(loaded, 1)
+    gray = with_format(loaded, 1)
     assert torch.equal(gray.multi_labels, source.multi_labels)  # type: ignore[arg-type]
     last = subset(loaded, torch.tensor([11]).numpy())
     assert labels_of(last, 0) == labels_of(source, 11)

@@ -1,35 +1,36 @@
 """A folder of images; its sub-folders, if any, are the classes."""
 
 import os
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
-from PIL import Image
 
 from wcl.data.decode import open_image
 from wcl.data.folder_index import EXTENSIONS, FolderIndex
+from wcl.data.matching_files import MatchingFiles
+from wcl.data.planes import Picture
 from wcl.data.source import Source
 from wcl.system.errors import InputError
+from wcl.system.paths import one_line
 
 _SIZES_COMPARED = 1000
+_EXTENSIONS_NAMED = 8
 
 
-class ImageFiles(Source):
-    """Image files by their paths below a folder."""
+class FileList(Source):
+    """Image files by their paths below a folder, wherever that is."""
 
-    root: Path
     paths: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    def image(self, index: int) -> Image.Image:
-        return open_image(self.root / self.paths[index])
-
-    def where(self, index: int) -> str:
-        # Names need not be text.
-        return os.fsencode(self.root / self.paths[index]).decode(errors="replace")
+    @abstractmethod
+    def _stamps(self, indices: range, times: bool) -> Iterator[bytes]:
+        """Yield the sizes of some files, and if wanted their times of change."""
 
     def _identity(self, times: bool) -> Iterator[bytes]:
         """Yield all names, and the sizes of a thousand files.
@@ -38,31 +39,30 @@ class ImageFiles(Source):
         would not reveal a change. A thousand reveal a set that was resized or compressed again.
         Unlike times of change they are the same on every machine.
         """
-        every = max(1, len(self) // _SIZES_COMPARED)
-        root = os.fsencode(self.root) + b"/"
+        every = 1 if times else max(1, len(self) // _SIZES_COMPARED)
+        stamps = self._stamps(range(0, len(self), every), times)
         for number, path in enumerate(map(os.fsencode, self.paths)):
             yield path + b"\0"
-            if times or number % every == 0:
-                yield _size(root + path, times)
+            if number % every == 0:
+                yield next(stamps)
 
+    def _use(self, paths: Sequence[str], left_out: Mapping[str, int]) -> None:
+        """Take these paths, and label the images.
 
-class FolderSource(ImageFiles):
-    """Image files below a folder, sorted by path.
+        If every image is in a sub-folder and there are at least two of them, the first level of
+        sub-folders names the classes. Otherwise there are no labels.
 
-    If every image is in a sub-folder and there are at least two of them, the first level of
-    sub-folders names the classes. Otherwise there are no labels.
-    """
-
-    def __init__(self, index: FolderIndex) -> None:
-        self.name = str(index.root)
-        self.root = index.root
-        self.paths = index.image_paths()
-        if not self.paths:
+        Raises:
+            InputError: there are no paths.
+        """
+        self.left_out = left_out
+        if not paths:
             known = " ".join(sorted(EXTENSIONS))
-            raise InputError(f"{self.root}: no images below this folder (looked for {known})")
-        self._label_by_sub_folder()
-
-    def _label_by_sub_folder(self) -> None:
+            found = f"; {described}" if (described := describe_left_out(self)) else ""
+            raise InputError(
+                f"{self.name}: no images below this folder (looked for {known}){found}"
+            )
+        self.paths = paths
         numbers: dict[str, int] = {}  # in the order of the paths, not of the names
         labels: list[int] = []
         for path in self.paths:
@@ -74,6 +74,56 @@ class FolderSource(ImageFiles):
             self.classes = sorted(numbers)
             ranks = {name: rank for rank, name in enumerate(self.classes)}
             self.labels = torch.tensor([ranks[name] for name in numbers])[torch.tensor(labels)]
+
+
+class ImageFiles(FileList):
+    """Image files below a local folder."""
+
+    root: Path
+
+    def image(self, index: int) -> Picture:
+        return open_image(self.root / self.paths[index])
+
+    def where(self, index: int) -> str:
+        # Names need not be text.
+        return os.fsencode(self.root / self.paths[index]).decode(errors="replace")
+
+    def _stamps(self, indices: range, times: bool) -> Iterator[bytes]:
+        root = os.fsencode(self.root) + b"/"
+        for index in indices:
+            yield _size(root + os.fsencode(self.paths[index]), times)
+
+
+class FolderSource(ImageFiles):
+    """Image files below a local folder, sorted by path; sub-folders name the classes."""
+
+    def __init__(self, index: FolderIndex | MatchingFiles[Path]) -> None:
+        self.name = str(index.root)
+        self.root = index.root
+        self._use(index.image_paths(), index.left_out())
+
+
+def describe_left_out(*sources: Source) -> str:
+    """Count the files beside the images that are not read; return an empty text without any.
+
+    >>> from types import SimpleNamespace as Folder
+    >>> describe_left_out(Folder(left_out={"without extension": 1, ".txt": 1200}))
+    '1,201 files are not images that wcl reads and are left out: 1,200 .txt, 1 without extension'
+    """
+    counts: Counter[str] = Counter()
+    for source in sources:
+        counts.update(source.left_out)
+    if not counts:
+        return ""
+    named = [
+        f"{count:,} {one_line(extension)}"
+        for extension, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    more = ["…"] if len(counts) > _EXTENSIONS_NAMED else []
+    files = "1 file is not an image that wcl reads and is"
+    if counts.total() > 1:
+        files = f"{counts.total():,} files are not images that wcl reads and are"
+    return f"{files} left out: {', '.join([*named[:_EXTENSIONS_NAMED], *more])}"
 
 
 def _size(path: bytes, time: bool) -> bytes:

@@ -1,6 +1,7 @@
 """Index of the files below a folder, cached and checked against the folders' times of change."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from wcl.system.errors import InputError
 from wcl.system.progress import track
 
 EXTENSIONS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm"}
+EXTENSIONS |= {".avif", ".heic", ".heif", ".jp2"}
 _PARQUET = b".parquet"
 _IMAGES = {extension.encode() for extension in EXTENSIONS}
 
@@ -24,6 +26,9 @@ class _Listing(NamedTuple):
     names: bytes
     """Images, parquet files and sub-folders (followed by /), sorted and separated by zero bytes:
     the order of the full paths, once each sub-folder is replaced by its own listing."""
+    left_out: bytes
+    """Number and extension of the other files, such as `10 .txt`, separated by zero bytes; names
+    without an extension count as `.`."""
 
 
 class FolderIndex:
@@ -61,6 +66,18 @@ class FolderIndex:
             self._save()
         return paths
 
+    def left_out(self) -> dict[str, int]:
+        """Count the files that are not among `image_paths` by extension; hidden ones are not."""
+        counts: Counter[bytes] = Counter()
+        for listing in self._listings.values():
+            for entry in listing.left_out.split(b"\0") if listing.left_out else []:
+                number, _, extension = entry.partition(b" ")
+                counts[extension] += int(number)
+            if _PARQUET in listing.names:
+                names = listing.names.split(b"\0")
+                counts[_PARQUET] += sum(name.endswith(_PARQUET) for name in names)
+        return {_shown(extension): count for extension, count in counts.items()}
+
     def _list_all(self) -> Iterator[None]:
         """List every folder of the tree, and yield after each."""
         reached: dict[bytes, _Listing] = {}
@@ -91,10 +108,13 @@ class FolderIndex:
         if listing is None or listing.stamp != index_cache.stamp(status):
             stamp = index_cache.stamp(status, index_cache.now())
             try:
-                names, has_links = _scan(self._folder(below))
+                names, left_out, has_links = _scan(self._folder(below))
             except OSError as error:
                 raise self._cannot_be_listed(below, error) from error
-            listing = _Listing(UNSETTLED if has_links else stamp, b"\0".join(sorted(names)))
+            counted = [b"%d %s" % (count, name) for name, count in sorted(left_out.items())]
+            listing = _Listing(
+                UNSETTLED if has_links else stamp, b"\0".join(sorted(names)), b"\0".join(counted)
+            )
         self._listings[below] = listing
         return listing
 
@@ -140,6 +160,7 @@ class FolderIndex:
             "folders": index_cache.as_array(b"\0".join(self._listings)),
             # No name is empty, so only the ends of listings have two zero bytes.
             "names": index_cache.as_array(b"\0\0".join(listing.names for listing in listings)),
+            "left_out": index_cache.as_array(b"\0\0".join(one.left_out for one in listings)),
             "stamps": np.array([listing.stamp for listing in listings], dtype=np.int64),
         }
         index_cache.save("folder", self._key, arrays)
@@ -148,14 +169,20 @@ class FolderIndex:
 def _listings(cached: dict[str, Any]) -> dict[bytes, _Listing]:
     """Return the listings from the arrays of `FolderIndex._save`."""
     folders = cached["folders"].tobytes().split(b"\0")
-    names = cached["names"].tobytes().split(b"\0\0")
+    names, left_out = (cached[key].tobytes().split(b"\0\0") for key in ("names", "left_out"))
     stamps = map(tuple, cached["stamps"].tolist())
-    return dict(zip(folders, map(_Listing, stamps, names), strict=True))
+    listings = [_Listing(*each) for each in zip(stamps, names, left_out, strict=True)]
+    return dict(zip(folders, listings, strict=True))
 
 
-def _scan(folder: bytes) -> tuple[list[bytes], bool]:
-    """Return the names in a folder as in `_Listing`, and whether it contains links."""
+def _shown(extension: bytes) -> str:
+    return "without extension" if extension == b"." else extension.decode(errors="replace")
+
+
+def _scan(folder: bytes) -> tuple[list[bytes], Counter[bytes], bool]:
+    """Return the names in a folder as in `_Listing`, the others, and whether it contains links."""
     names: list[bytes] = []
+    left_out: Counter[bytes] = Counter()
     has_links = False
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -166,12 +193,12 @@ def _scan(folder: bytes) -> tuple[list[bytes], bool]:
                 has_links = has_links or entry.is_symlink()
                 if entry.is_dir():
                     names.append(name + b"/")
-                elif entry.is_file() and _is_data(name):
-                    names.append(name)
+                elif entry.is_file():
+                    extension = (b"." + name.rpartition(b".")[2] if b"." in name else b".").lower()
+                    if extension in _IMAGES or name.endswith(_PARQUET):
+                        names.append(name)
+                    else:
+                        left_out[extension] += 1
             except OSError:  # a link to itself
                 continue
-    return names, has_links
-
-
-def _is_data(name: bytes) -> bool:
-    return name[name.rfind(b".") :].lower() in _IMAGES or name.endswith(_PARQUET)
+    return names, left_out, has_links

@@ -1,14 +1,15 @@
 """Parquet files in the layout of Hugging Face image data sets."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
-from PIL import Image
 
 from wcl.data.decode import UnreadableImage, open_image
 from wcl.data.parquet_index import parquet_index
+from wcl.data.planes import Picture
+from wcl.data.remote_path import RemotePath, reason
 from wcl.data.row_groups import RowGroups
 from wcl.data.source import Source
 from wcl.system.progress import log
@@ -17,7 +18,7 @@ from wcl.system.progress import log
 class ParquetSource(Source):
     """Images from one or more parquet files, in the order of the files and their rows."""
 
-    def __init__(self, name: str, files: list[Path]) -> None:
+    def __init__(self, name: str, files: Sequence[Path | RemotePath]) -> None:
         self.name = name
         self._files = files
         index = parquet_index(name, files)
@@ -28,21 +29,18 @@ class ParquetSource(Source):
         if self._images.slow:
             log(
                 f"{name}: reading images at random is slow, because its row groups have "
-                f"{self._images.mean_size / 1e6:,.0f} MB each; the guide's section on large sets "
-                "explains how to write smaller ones"
+                f"{self._images.mean_size / 1e6:,.0f} MB each; the page on data sources in "
+                "the documentation explains how to write smaller ones"
             )
 
     def __len__(self) -> int:
         return self._count
 
-    def image(self, index: int) -> Image.Image:
-        import pyarrow
-
+    def image(self, index: int) -> Picture:
         try:
             content = self._images[index]
-        except (pyarrow.ArrowException, OSError, IndexError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise UnreadableImage(reason) from error
+        except Exception as error:  # of pyarrow, or of a remote file system
+            raise UnreadableImage(reason(error)) from error
         if content is None:
             raise UnreadableImage("no bytes in this row")
         return open_image(content)
@@ -58,4 +56,6 @@ class ParquetSource(Source):
                 file.seek(max(0, size - 65536))
                 yield f"{size} ".encode() + file.read()
             if times:
-                yield f"{path.stat().st_mtime_ns} ".encode()
+                yield (
+                    f"{path.stat().st_mtime_ns} " if isinstance(path, Path) else path.stamp(True)
+                ).encode()

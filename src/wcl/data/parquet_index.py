@@ -11,6 +11,7 @@ import numpy as np
 
 from wcl.data import index_cache
 from wcl.data.index_cache import UNSETTLED
+from wcl.data.remote_path import RemotePath, arrow_file, reason
 from wcl.ops.randomness import Integers
 from wcl.system.errors import InputError
 from wcl.system.progress import track
@@ -36,8 +37,10 @@ class ParquetIndex:
     classes: Sequence[str]
 
 
-def parquet_index(name: str, files: Sequence[Path]) -> ParquetIndex:
+def parquet_index(name: str, files: Sequence[Path | RemotePath]) -> ParquetIndex:
     """Return the index of these files, from the cache if none of them has changed.
+
+    Indexes of remote files are not cached: not every file system has times of change.
 
     Args:
         name: of the source, for messages.
@@ -45,31 +48,36 @@ def parquet_index(name: str, files: Sequence[Path]) -> ParquetIndex:
 
     Raises:
         InputError: a file is not parquet, or has no column of images.
+        FileNotFoundError: there is no such file.
     """
     import pyarrow
 
-    key = b"\0".join(os.fsencode(file.absolute()) for file in files)
+    local = [file for file in files if isinstance(file, Path)]
+    key = b"\0".join(os.fsencode(file.absolute()) for file in local)
     now = index_cache.now()
     try:
-        states = [file.stat() for file in files]
+        if len(local) < len(files):
+            return _read(name, files)
+        states = [file.stat() for file in local]
         stamps = np.array([index_cache.stamp(status) for status in states], dtype=np.int64)
         index = index_cache.load("parquet", key, lambda cached: _index(cached, stamps))
         if index is not None:
             return index
         index = _read(name, files)
+    except FileNotFoundError:
+        raise
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # of column names
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{name}: cannot be read as parquet ({reason})") from error
+        raise InputError(f"{name}: cannot be read as parquet ({reason(error)})") from error
     settled = UNSETTLED not in [index_cache.stamp(status, now) for status in states]
     if settled and index.rows.sum() >= index_cache.MIN_IMAGES:
         _save(key, stamps, index)
     return index
 
 
-def _read(name: str, files: Sequence[Path]) -> ParquetIndex:
+def _read(name: str, files: Sequence[Path | RemotePath]) -> ParquetIndex:
     import pyarrow.parquet as pq
 
-    schema = pq.read_schema(files[0])
+    schema = pq.read_schema(arrow_file(files[0]))
     column = _image_column(schema, files[0])
     label_column = next((label for label in _LABEL_COLUMNS if label in schema.names), None)
     groups: list[int] = []
@@ -77,7 +85,7 @@ def _read(name: str, files: Sequence[Path]) -> ParquetIndex:
     sizes: list[int] = []
     labels: list[Any] = []
     for path in track(files, "reading the indexes of parquet files"):
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(arrow_file(path)) as file:
             if _image_column(file.schema_arrow, path) != column:
                 raise InputError(f"{path}: no images in the column {column}, unlike other files")
             if label_column is not None:
@@ -100,7 +108,7 @@ def _read(name: str, files: Sequence[Path]) -> ParquetIndex:
     return ParquetIndex(column, np.array(groups), np.array(rows), np.array(sizes), numbers, classes)
 
 
-def _image_column(schema: Any, file: Path) -> str:
+def _image_column(schema: Any, file: Path | RemotePath) -> str:
     import pyarrow
 
     for field in schema:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wcl.data.parquet_index import ParquetIndex
+from wcl.data.remote_path import RemotePath, arrow_file
 from wcl.system.progress import track
 
 _LARGE_GROUP = 4 * 2**20  # bytes
@@ -28,7 +29,7 @@ class RowGroups:
     the whole set is read into memory, if it fits, before worker processes are forked.
     """
 
-    def __init__(self, files: Sequence[Path], index: ParquetIndex) -> None:
+    def __init__(self, files: Sequence[Path | RemotePath], index: ParquetIndex) -> None:
         self._files = files
         self._column = f"{index.column}.bytes"
         self._sizes = index.sizes
@@ -87,7 +88,8 @@ class RowGroups:
         import pyarrow.parquet as pq
 
         number = int(np.searchsorted(self._first_groups, group, side="right")) - 1
-        with pq.ParquetFile(self._files[number], metadata=self._footers.get(number)) as file:
+        path, footer = arrow_file(self._files[number]), self._footers.get(number)
+        with pq.ParquetFile(path, metadata=footer) as file:
             self._footers[number] = file.metadata
             self._footers.move_to_end(number)
             if len(self._footers) > _MAX_FOOTERS:
