@@ -9,6 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+COLLAPSED = 0.5
+"""Share of constant dimensions of the projection above which a run counts as collapsed."""
+
 
 def rankme(features: Tensor) -> Tensor:
     """Compute RankMe (Garrido et al., 2023), exp of the entropy of the normalized singular values.
