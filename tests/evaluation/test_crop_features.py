@@ -75,9 +75,10 @@ def test_both_probes_are_one_as_long_as_nothing_is_repeated(run: Path) -> None:
         wcl.evaluate(run, "linear", "digits", mode=mode, epochs=CACHED_EPOCHS, lr=1.0)
         for mode in ("fast", "paper")
     )
-    assert fast.as_dict() | {"mode": "", "seconds": 0} == paper.as_dict() | {
-        "mode": "",
-        "seconds": 0,
+    # The untrained network is measured only by the fast probe, which is cheap enough for it.
+    measured = set(paper.as_dict()) - {"mode", "seconds"}
+    assert {key: fast.as_dict()[key] for key in measured} == {
+        key: paper.as_dict()[key] for key in measured
     }
 
 
@@ -147,6 +148,6 @@ def test_more_than_fits_into_memory_is_refused_with_the_other_way(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crop_features, "available_memory", lambda: 1000)
-    with pytest.raises(InputError, match="use --mode paper"):
+    with pytest.raises(InputError, match="use mode paper"):
         wcl.evaluate(run, "linear", "digits")
     assert wcl.evaluate(run, "linear", "digits", mode="paper", epochs=1).n_train == 1280

@@ -22,7 +22,7 @@ def test_an_evaluation_changes_no_file_of_the_run(run: Path) -> None:
     wcl.evaluate(run, "knn", "digits")
     assert before == {path: path.read_bytes() for path in before}
     new = {path.relative_to(run).parts[0] for path in run.rglob("*") if path.is_file()}
-    assert new - {path.relative_to(run).parts[0] for path in before} <= {"features"}
+    assert new - {path.relative_to(run).parts[0] for path in before} <= {"features", "references"}
 
 
 def test_without_data_a_run_is_evaluated_on_its_own(
@@ -33,7 +33,7 @@ def test_without_data_a_run_is_evaluated_on_its_own(
     given = wcl.evaluate(run, "knn", "digits")
     assert (own.top1, own.n_train, own.n_test) == (given.top1, given.n_train, given.n_test)
     assert "trained on" not in capfd.readouterr().err
-    with pytest.raises(InputError, match="--data: give the labeled images"):
+    with pytest.raises(InputError, match="data: give the labeled images"):
         wcl.evaluate(run / "encoder.safetensors", "knn")  # a file by itself
     unlabeled = photo_run(flat_folder(tmp_path / "flat"), tmp_path / "run", epochs=1)
     with pytest.raises(InputError, match="flat: has no labels"):
@@ -77,12 +77,12 @@ def test_a_mistyped_protocol_is_named(run: Path) -> None:
 @pytest.mark.parametrize(
     ("protocol", "options", "says"),
     [
-        ("linear", {"seed": 2**63}, "--seed: must be between 0 and"),
-        ("finetune", {"seed": -1}, "--seed: must be between 0 and"),
-        ("lowshot", {"seed": 10**23}, "--seed: must be between 0 and"),
-        ("linear", {"lr": 1e300}, "--lr: .* more than 0 and at most"),
-        ("finetune", {"encoder_lr": 1e300}, "--encoder_lr: must be more than 0 and at most"),
-        ("lowshot", {"cost": 1e300}, "--cost: must be more than 0 and at most"),
+        ("linear", {"seed": 2**63}, "seed: must be between 0 and"),
+        ("finetune", {"seed": -1}, "seed: must be between 0 and"),
+        ("lowshot", {"seed": 10**23}, "seed: must be between 0 and"),
+        ("linear", {"lr": 1e300}, "lr: .* more than 0 and at most"),
+        ("finetune", {"encoder_lr": 1e300}, "encoder_lr: must be more than 0 and at most"),
+        ("lowshot", {"cost": 1e300}, "cost: must be more than 0 and at most"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(

@@ -41,7 +41,9 @@ def test_every_protocol_that_the_labels_allow_is_in_the_table(
         assert f"{row['encoder']:.3f}, untrained {row['untrained']:.3f}" in captured.err
     assert rows["knn"]["encoder"] == wcl.evaluate(run, "knn", data).top1
     assert rows["finetune"]["untrained"] == found["results"]["finetune"]["scratch_top1"]
-    assert all(0 <= row["untrained"] <= 1 for row in rows.values())
+    for row in rows.values():
+        assert 0 <= row["untrained"] <= 1 and row["untrained_margin"] > 0 and row["chance"] == 0.5
+        assert row["interval"][0] <= row["encoder"] <= row["interval"][1]
     assert json.loads((run / "evaluation.json").read_text()) == found
     assert found["sha256"] == wcl.load(run).description.sha256
     lines = (run / "evaluation.md").read_text().splitlines()
@@ -68,6 +70,7 @@ def test_a_protocol_that_cannot_be_carried_out_is_named_with_its_reason(
     assert run_command([*words, "--num_workers", "0"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "finetune is left out: " in said
+    assert "Did training help? " in said
     assert "knn" in said
 
 
@@ -104,7 +107,7 @@ def test_figures_that_cannot_be_kept_are_not_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "evaluation.md").mkdir()
-    found = {"run": "a", "data": "b", "rows": [], "left_out": {}}
+    found = {"run": "a", "data": "b", "rows": [], "left_out": {}, "pretrained_run": ""}
     evaluate_all._write(RunFolder(tmp_path), found)
     assert "the table is not written" in capsys.readouterr().err
 

@@ -114,7 +114,7 @@ def test_the_classifier_starts_at_the_pool_or_behind_the_first_layer_of_g(run: P
 def test_an_encoder_without_g_has_no_projection_to_start_from(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", epochs=1, loss={"nce": 0.0})
     assert "g" not in load(run).heads
-    with pytest.raises(InputError, match="--from: the run has no head g"):
+    with pytest.raises(InputError, match="from: the run has no head g"):
         wcl.evaluate(run, "finetune", "digits", labels="1%", start="projection")
 
 
@@ -211,17 +211,17 @@ def test_batches_are_no_larger_than_asked_and_leave_few_images_over(labeled: int
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "--labels: give a percentage"),
+        ([], "labels: give a percentage"),
         (["--labels", "1"], "image names, not 1"),
         (["--labels", "nowhere.txt"], "image names, not nowhere.txt"),
         (["--labels", "200-per-class"], "has only 1"),
         (["--labels", "1-per-class", "--classes", "1"], "at least 2 labeled images"),
         (["--labels", "1%", "--from", "g"], "g is not one of pool, projection"),
         (["--labels", "1%", "--from=g"], "g is not one of pool, projection"),
-        (["--labels", "1%", "--batch_size", "1"], "--batch_size: must be at least 2"),
-        (["--labels", "1%", "--epochs", "-1"], "--epochs: must be at least 0"),
-        (["--labels", "1%", "--lr", "0"], "--lr: must be more than 0"),
-        (["--labels", "1%", "--encoder_lr", ".inf"], "--encoder_lr: must be a finite number"),
+        (["--labels", "1%", "--batch_size", "1"], "batch_size: must be at least 2"),
+        (["--labels", "1%", "--epochs", "-1"], "epochs: must be at least 0"),
+        (["--labels", "1%", "--lr", "0"], "lr: must be more than 0"),
+        (["--labels", "1%", "--encoder_lr", ".inf"], "encoder_lr: must be a finite number"),
         (["--labels", "1%", "--scratch", "no way"], "--scratch"),
     ],
 )

@@ -68,10 +68,10 @@ def test_few_labels_use_that_many_of_each_class_and_repeat_exactly() -> None:
     train, labels = clusters(400, 6, spread=0.4)
     test, test_labels = clusters(100, 7, spread=0.4)
     accuracies = [
-        few_label_accuracy(train, labels, test, test_labels, count) for count in (1, 10, 0)
+        few_label_accuracy(train, labels, test, test_labels, count).score for count in (1, 10, 0)
     ]
     assert accuracies == [
-        few_label_accuracy(train, labels, test, test_labels, count) for count in (1, 10, 0)
+        few_label_accuracy(train, labels, test, test_labels, count).score for count in (1, 10, 0)
     ]
     everything = predict(test, train, labels, 4, 1, 0.1)
     assert accuracies[2] == pytest.approx(float((everything == test_labels).float().mean()))
@@ -106,5 +106,5 @@ def test_a_sweep_of_knn_is_the_single_evaluations(run: Path) -> None:
 
 
 def test_an_empty_list_of_settings_is_refused(run: Path) -> None:
-    with pytest.raises(InputError, match="--k: "):
+    with pytest.raises(InputError, match="k: "):
         wcl.evaluate(run, "knn", "digits", k=[])

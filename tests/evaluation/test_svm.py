@@ -21,7 +21,7 @@ def test_average_precision_of_a_case_by_hand_without_the_difficult() -> None:
     # Ranked: right, difficult, wrong, right, wrong. Precision at the two right ones: 1/1 and 2/3.
     scores = np.array([[5.0], [4.0], [3.0], [2.0], [1.0]])
     labels = np.array([[1], [-1], [0], [1], [0]], dtype=np.int8)
-    assert mean_average_precision(scores, labels) == pytest.approx((1 + 2 / 3) / 2)
+    assert mean_average_precision(scores, labels).score == pytest.approx((1 + 2 / 3) / 2)
 
 
 def test_average_precision_is_scikit_learns_over_the_classes_that_have_a_positive() -> None:
@@ -33,7 +33,7 @@ def test_average_precision_is_scikit_learns_over_the_classes_that_have_a_positiv
         counted = [row for row in range(len(labels)) if labels[row, c] != -1]
         truth = [labels[row, c] for row in counted]
         expected.append(average_precision_score(truth, [scores[row, c] for row in counted]))
-    assert mean_average_precision(scores, labels) == pytest.approx(np.mean(expected))
+    assert mean_average_precision(scores, labels).score == pytest.approx(np.mean(expected))
 
 
 @pytest.mark.parametrize("cost", [0.5, 1.0, 10.0])

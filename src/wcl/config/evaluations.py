@@ -163,6 +163,19 @@ class LowshotConfig(EvalConfig):
 
 
 @dataclass
+class UnlabeledConfig(EvalConfig):
+    """Figures that need no labels, beside those of networks without training, and a verdict."""
+
+    data: str = ""
+    """Images, with or without labels; by default those that the run was trained on. Their test
+    split is used if they have one."""
+    images: Annotated[int, at_least(2)] = 1000
+    """Maximum number of images, chosen at random. The verdict was calibrated with 1,000."""
+    seed: Seed = 0
+    """Seed of the choice of images, and of their augmented views."""
+
+
+@dataclass
 class AllConfig(EvalConfig):
     """All evaluations that the data allow, compared with the untrained network. The table is also
     written to RUN/evaluation.json and RUN/evaluation.md."""
@@ -177,6 +190,7 @@ PROTOCOLS: dict[str, type[EvalConfig]] = {
     "finetune": FinetuneConfig,
     "project": ProjectConfig,
     "lowshot": LowshotConfig,
+    "unlabeled": UnlabeledConfig,
 }
 """Settings of each protocol. Its module in `wcl.evaluation`, and the function in it, have the same
 name."""

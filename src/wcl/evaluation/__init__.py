@@ -1,6 +1,8 @@
 """Evaluation of encoders: one module per protocol, whose main function has the same name.
 
-A module that supports several labels per image sets `MULTI_LABEL`.
+A module that supports several labels per image sets `MULTI_LABEL`, one that needs none sets
+`NEEDS_LABELS` to False, and one that is quick enough to measure other weights of the same network,
+too, sets `HAS_REFERENCES`.
 """
 
 import dataclasses
@@ -14,8 +16,15 @@ from wcl.config.bounds import check_bounds
 from wcl.evaluation.overlap import overlap
 from wcl.evaluation.own_data import with_data
 from wcl.evaluation.preprocessing import with_preprocessing
+from wcl.evaluation.references import (
+    ProtocolFunction,
+    chance_level,
+    pretrained_run,
+    reference_figures,
+    with_references,
+)
 from wcl.evaluation.result import Result, show
-from wcl.evaluation.splits import labeled_splits
+from wcl.evaluation.splits import any_splits, labeled_splits
 from wcl.models.encoder import Encoder
 from wcl.models.opening import open_encoder
 from wcl.system.errors import InputError, did_you_mean
@@ -30,6 +39,7 @@ def evaluate(
     protocol: str = "knn",
     data: str | Path = "",
     config: EvalConfig | None = None,
+    references: bool = True,
     **options: Any,
 ) -> Result:
     """Evaluate an encoder: the same as `wcl eval PROTOCOL RUN [--data SRC]`.
@@ -39,6 +49,8 @@ def evaluate(
         protocol: "knn", "linear", "lowshot" or another protocol of `wcl eval`.
         data: labeled images, as for pretraining; by default those that the run was trained on.
         config: all options of the protocol, instead of `data` and `options`.
+        references: whether to measure the untrained network, and the encoder that the run started
+            from, beside it, where that is quick: by knn, lowshot, and linear in the mode fast.
         options: single options of the protocol, such as `k=20` or `mode="paper"`.
 
     Raises:
@@ -52,19 +64,33 @@ def evaluate(
     encoder = open_encoder(run, best_device(config.device))
     is_own, config = not config.data, with_data(config, encoder)
     encoder = with_preprocessing(encoder, config)
-    multi_label = getattr(module, "MULTI_LABEL", False)
-    train, test = labeled_splits(config, encoder.description.channels, multi_label)
+    described = encoder.description
+    needs_labels = getattr(module, "NEEDS_LABELS", True)
+    if needs_labels:
+        multi_label = getattr(module, "MULTI_LABEL", False)
+        train, test = labeled_splits(config, described.channels, described.levels, multi_label)
+    else:
+        train, test = any_splits(config)
     if is_own:
         log(f"on {config.data}, which the run was trained on")
-    if shared := overlap(train, test):
+    if needs_labels and (shared := overlap(train, test)):
         log(
             f"{len(shared)} of {len(test)} test images are also training images, such as "
             f"{shared[0]}: the results are inflated"
         )
     began = time.perf_counter()
+    measure: ProtocolFunction = getattr(module, protocol)
     with without_repeats():
-        result: Result = getattr(module, protocol)(encoder, train, test, config)
-    return dataclasses.replace(result, seconds=time.perf_counter() - began)
+        result = measure(encoder, train, test, config)
+        result = dataclasses.replace(result, seconds=time.perf_counter() - began)
+        if not result.figures:
+            return result
+        beside = {}
+        is_quick = getattr(config, "mode", "fast") == "fast"
+        if references and is_quick and getattr(module, "HAS_REFERENCES", False):
+            beside = reference_figures(encoder, measure, train, test, config, result.n_test)
+    untouched = pretrained_run(encoder) if "pretrained" in beside else ""
+    return with_references(result, chance_level(test), beside, untouched)
 
 
 def check_config(config: EvalConfig) -> None:

@@ -27,7 +27,7 @@ class KnnCallback:
         if not self._every:
             return
         try:
-            labeled_splits(self._config, source.channels)
+            labeled_splits(self._config, source.channels, source.levels)
         except InputError as error:
             raise InputError(f"--log.knn_every: {error}; or leave it at 0") from error
 
@@ -39,7 +39,8 @@ class KnnCallback:
         if not self._every or epoch % self._every:
             return {}
         try:
-            return {"knn_top1": evaluate(setup.encoder, "knn", config=self._config).top1}
+            result = evaluate(setup.encoder, "knn", config=self._config, references=False)
+            return {"knn_top1": result.top1}
         except (InputError, RunError) as error:
             log(f"k-NN after epoch {epoch}: {error}")
             return {}

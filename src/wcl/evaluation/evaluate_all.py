@@ -1,7 +1,7 @@
 """`wcl eval all`: every protocol that the data allow, and one table of the results.
 
-The same network without training is measured beside the encoder: it shows what the architecture and
-the pixels give by themselves.
+The same network without training is measured beside the encoder and, for a run that started from
+pretrained weights, the untouched encoder.
 """
 
 import dataclasses
@@ -9,25 +9,27 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
 from wcl.config import AllConfig, EvalConfig
 from wcl.data import absolute, open_splits
 from wcl.evaluation import Result, check_config, evaluate
+from wcl.evaluation.comparison import verdict
 from wcl.evaluation.few_labels import check_spec
 from wcl.evaluation.own_data import with_data
+from wcl.evaluation.result import REFERENCES, explanation
 from wcl.evaluation.run_files import write_if_possible
-from wcl.models.encoder import Encoder
 from wcl.models.opening import open_encoder
 from wcl.system.errors import InputError, RunError
 from wcl.system.machine import best_device
 from wcl.system.progress import log, without_repeats
 from wcl.system.run_folder import RunFolder
 
-_COLUMNS = ("protocol", "setting", "measure", "encoder", "untrained", "n_train", "n_test")
-NOTE = "untrained: the same network with random weights; for finetune, trained from scratch."
+_COLUMNS = (
+    *("protocol", "setting", "measure", "encoder", "interval", "untrained", "pretrained", "chance"),
+    *("n_train", "n_test"),
+)
 
 
 def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
@@ -35,7 +37,8 @@ def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
 
     Returns:
         `rows` for the table; `results`, the JSON of each protocol; `left_out`, why a protocol could
-        not run; `sha256` of the evaluated weights; and what was evaluated.
+        not run; `sha256` of the evaluated weights; `pretrained_run`, how commands name the encoder
+        that the run started from, if any; and what was evaluated.
     """
     check_config(config)
     check_spec(config.labels)
@@ -53,18 +56,15 @@ def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
             log(f"{protocol} …")
             try:
                 result = evaluate(encoder, protocol, **shared, **options)
-                untrained = None
-                if protocol != "finetune":  # which includes a run from scratch
-                    log(f"{protocol} of the untrained network …")
-                    untrained = evaluate(untrained_encoder(encoder), protocol, **shared, **options)
             except (InputError, RunError) as error:
                 left_out[protocol] = str(error)
                 continue
             results[protocol] = result.as_dict()
-            new = _rows(result, untrained)
+            new = _rows(result)
             rows += new
             for row in new:  # now, since the next protocol may take long
-                log(f"  {row['setting']}: {row['encoder']:.3f}, untrained {row['untrained']:.3f}")
+                beside = [f", {name} {row[name]:.3f}" for name in REFERENCES if name in row]
+                log(f"  {row['setting']}: {row['encoder']:.3f}{''.join(beside)}")
     if not rows:
         raise InputError(next(iter(left_out.values())))
     evaluation: dict[str, Any] = {
@@ -77,6 +77,9 @@ def evaluate_all(run: str, config: AllConfig) -> dict[str, Any]:
         "results": results,
         "left_out": left_out,
         "sha256": encoder.description.sha256,
+        "pretrained_run": next(
+            (r["pretrained_run"] for r in results.values() if "pretrained_run" in r), ""
+        ),
     }
     if encoder.home is not None:
         _write(RunFolder(encoder.home), evaluation)
@@ -93,47 +96,44 @@ def _protocols(config: AllConfig) -> dict[str, dict[str, Any]]:
     return {"knn": {}, "linear": {}, "finetune": {"labels": config.labels}, "lowshot": {}}
 
 
-def untrained_encoder(encoder: Encoder, seed: int = 0) -> Encoder:
-    """Return the same network with random weights, which depend on the seed alone."""
-    torch.manual_seed(seed)
-    description = dataclasses.replace(
-        encoder.description, method="none", epoch=0, weights="", weights_sha256=""
-    )
-    untrained = Encoder(description).to(encoder.device).eval()
-    untrained.home = encoder.home  # to cache its features
-    return untrained
-
-
-def _rows(result: Result, untrained: Result | None) -> list[dict[str, Any]]:
+def _rows(result: Result) -> list[dict[str, Any]]:
     """Return the rows of one protocol: one, or for low-shot one for each number of labels."""
-    shared = {"protocol": result.protocol, "measure": result.measure, "n_test": result.n_test}
     details = result.details
+    shared = {"protocol": result.protocol, "measure": result.measure, "n_test": result.n_test}
+    shared["chance"] = result.beside["chance"]
     if result.protocol == "lowshot":
-        assert untrained is not None
         return [
             {
                 **shared,
-                "setting": f"{ours['k']} per class" if ours["k"] != "all" else "all labels",
-                "encoder": ours["mean"],
-                "untrained": theirs["mean"],
-                "n_train": ours["images"],
+                "setting": f"{row['k']} per class" if row["k"] != "all" else "all labels",
+                "encoder": row["mean"],
+                "n_train": row["images"],
+                **_beside(row),
             }
-            for ours, theirs in zip(result.rows, untrained.rows, strict=True)
+            for row in result.rows
         ]
     settings = {
         "knn": f"k = {details.get('k')}",
         "linear": f"{details.get('epochs')} epochs",
         "finetune": f"{Path(details.get('labels', '')).name} of the labels",  # may be a file
     }
-    score = details["scratch_top1"] if untrained is None else untrained.score
-    own = {"encoder": result.score, "untrained": score, "n_train": result.n_train}
+    own = {"encoder": result.score, "n_train": result.n_train, **_beside(result.beside)}
+    if result.protocol == "finetune":
+        own |= {"untrained": details["scratch_top1"], "untrained_margin": details["scratch_margin"]}
     return [{**shared, "setting": settings[result.protocol], **own}]
+
+
+def _beside(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the interval of a score, and its references."""
+    names = ["interval", *REFERENCES, *(f"{name}_margin" for name in REFERENCES)]
+    return {name: values[name] for name in names if name in values}
 
 
 def _write(folder: RunFolder, evaluation: dict[str, Any]) -> None:
     """Write both files into the run folder, over earlier ones."""
+    rows = evaluation["rows"]
     title = f"`{evaluation['run']}` on `{evaluation['data']}`"
-    paragraphs = [title, markdown_table(evaluation["rows"]), NOTE, *_left_out(evaluation)]
+    paragraphs = [title, markdown_table(rows), table_note(rows), *_remarks(evaluation)]
     texts = {
         folder.evaluation: json.dumps(evaluation, indent=1),
         folder.evaluation_table: "\n\n".join(paragraphs),
@@ -145,23 +145,47 @@ def _write(folder: RunFolder, evaluation: dict[str, Any]) -> None:
 
 def markdown_table(rows: list[dict[str, Any]]) -> str:
     """Return the `rows` of `evaluate_all` as a table in Markdown."""
-    lines = [[*_COLUMNS], ["---"] * len(_COLUMNS), *map(_cells, rows)]
+    columns = _columns(rows)
+    lines = [columns, ["---"] * len(columns), *(_cells(row, columns) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def table_note(rows: list[dict[str, Any]]) -> str:
+    """Return what the columns of the table mean."""
+    return explanation(_columns(rows))
+
+
 def show_all(evaluation: dict[str, Any]) -> None:
-    """Print the table, and why a protocol is missing."""
-    table = Table(*_COLUMNS)
+    """Print the table, whether training helped, and why a protocol is missing."""
+    columns = _columns(evaluation["rows"])
+    table = Table(*columns)
     for row in evaluation["rows"]:
-        table.add_row(*_cells(row))
+        table.add_row(*_cells(row, columns))
     Console().print(table)
-    print("\n".join([NOTE, *_left_out(evaluation)]))
+    print("\n".join([table_note(evaluation["rows"]), *_remarks(evaluation)]))
 
 
-def _left_out(evaluation: dict[str, Any]) -> list[str]:
-    return [f"{name} is left out: {reason}" for name, reason in evaluation["left_out"].items()]
+def _remarks(evaluation: dict[str, Any]) -> list[str]:
+    """Return whether training helped, and why a protocol is missing."""
+    left_out = evaluation["left_out"].items()
+    remarks = [f"{name} is left out: {reason}" for name, reason in left_out]
+    untouched = evaluation["pretrained_run"]
+    if helped := verdict(evaluation["rows"], "the encoder", untouched):
+        question = "Did adapting help?" if untouched else "Did training help?"
+        remarks.append(f"{question} {helped.answer}: {helped.sentence}")
+    return remarks
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    values = [row[column] for column in _COLUMNS]
-    return [f"{value:.3f}" if isinstance(value, float) else str(value) for value in values]
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the columns for which there is a value; an older evaluation has fewer."""
+    return [name for name in _COLUMNS if any(name in row for row in rows)]
+
+
+def _cells(row: dict[str, Any], columns: list[str]) -> list[str]:
+    return [_cell(row.get(column, "–")) for column in columns]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{value[0]:.3f}–{value[1]:.3f}"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 import torch
 from safetensors import SafetensorError
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from wcl.data.decode import UnreadableImage, center_crop, decoded
+from wcl.data.planes import Picture
 from wcl.data.source import ArraySource, Source
 from wcl.data.workers import Workers, worker_count
 from wcl.evaluation.run_files import write_if_possible
@@ -95,7 +97,7 @@ def _any_readable(source: Source, rows: Tensor) -> bool:
     """Return whether any of these images, which could not be read before, now can be."""
     for row in rows.tolist():
         with suppress(UnreadableImage):
-            decoded(source.image(row), source.channels)
+            decoded(source.image(row), source.channels, source.levels)
             return True
     return False
 
@@ -111,6 +113,8 @@ def features_key(encoder: Encoder, source: Source, preprocessing: str = _PREPROC
     digest = hashlib.sha256(preprocessing.encode())
     prepared = described.image_size, described.channels, described.mean, described.std
     digest.update(repr(prepared).encode())
+    if described.levels:  # without, the key is that of earlier versions
+        digest.update(repr(described.levels).encode())
     digest.update(source.fingerprint(times=True).encode())
     digest.update(weights_sha256(encoder.backbone.state_dict()).encode())
     return digest.hexdigest()[:32]
@@ -123,16 +127,35 @@ def pixel_batches(
 
     A batch covers BATCH consecutive images without the unreadable ones; empty batches are skipped.
     """
-    size, channels = encoder.description.image_size, encoder.description.channels
+    described = encoder.description
+    size, channels = described.image_size, described.channels
+    shape = channels, size, size
+    if (
+        isinstance(source, ArraySource)
+        and source.pixels.shape[1:] == shape
+        and not source.unreadable
+    ):
+        rows = torch.arange(len(source))
+        yield from zip(source.pixels.split(BATCH), rows.split(BATCH), strict=True)
+        return
+    crop = partial(center_crop, size=size, channels=channels, levels=described.levels)
+    yield from decoded_batches(source, crop, num_workers)
+
+
+def decoded_batches(
+    source: Source, prepare: Callable[[Picture], Tensor], num_workers: int = -1
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield all images as `prepare` returns them, and their numbers (n,), as `pixel_batches` does.
+
+    Args:
+        source: the images.
+        prepare: maps an image to a tensor; it is sent to other processes.
+        num_workers: processes that decode photos; -1 chooses by the available cores.
+    """
     rows = range(len(source))
-    if isinstance(source, ArraySource):
-        if source.pixels.shape[1:] == (channels, size, size) and not source.unreadable:
-            yield from zip(source.pixels.split(BATCH), torch.tensor(rows).split(BATCH), strict=True)
-            return
-        num_workers = 0
-    crops = _CenterCrops(source, size, channels)
-    workers = worker_count(num_workers)
-    decoders: Workers[range, tuple[Tensor, Tensor]] = Workers(source.name, crops, workers)
+    workers = 0 if isinstance(source, ArraySource) else worker_count(num_workers)
+    prepared = _Prepared(source, prepare)
+    decoders: Workers[range, tuple[Tensor, Tensor]] = Workers(source.name, prepared, workers)
     try:
         for pixels, index in decoders.done([rows[i : i + BATCH] for i in rows[::BATCH]]):
             if len(index):
@@ -143,18 +166,17 @@ def pixel_batches(
         decoders.stop()
 
 
-class _CenterCrops(Dataset[tuple[Tensor, Tensor]]):
+class _Prepared(Dataset[tuple[Tensor, Tensor]]):
     """Pixels and numbers of the readable images of a range."""
 
-    def __init__(self, source: Source, size: int, channels: int) -> None:
+    def __init__(self, source: Source, prepare: Callable[[Picture], Tensor]) -> None:
         self.source = source
-        self.size = size
-        self.channels = channels
+        self.prepare = prepare
 
     def __getitem__(self, rows: range) -> tuple[Tensor, Tensor]:
-        crops, readable = [], []
+        prepared, readable = [], []
         for index in rows:
             with suppress(UnreadableImage):
-                crops.append(center_crop(self.source.image(index), self.size, self.channels))
+                prepared.append(self.prepare(self.source.image(index)))
                 readable.append(index)
-        return torch.stack(crops) if crops else torch.empty(0), torch.tensor(readable)
+        return torch.stack(prepared) if prepared else torch.empty(0), torch.tensor(readable)

@@ -8,7 +8,7 @@ network then teaches another one on all training images, whose accuracy becomes 
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from wcl.config import FinetuneConfig
 from wcl.data import Source, subset
@@ -26,6 +26,7 @@ from wcl.evaluation.network_training import (
 )
 from wcl.evaluation.preprocessing import preprocessing
 from wcl.evaluation.result import Result
+from wcl.evaluation.uncertainty import accuracy, margin
 from wcl.models.encoder import Encoder
 from wcl.system.errors import InputError
 from wcl.system.run_folder import RunFolder
@@ -68,17 +69,19 @@ def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConf
 
     correct = correct_predictions(networks.values(), encoder, test, config.num_workers)
     by_name = dict(zip(networks, correct, strict=True))
-    top1 = {name: _accuracy(each[:, :1]) for name, each in by_name.items()}
+    figures = {name: accuracy(each[:, 0]) for name, each in by_name.items()}
+    top1 = {name: figure.score for name, figure in figures.items()}
     result = "student" if config.distill else "teacher"
     details |= {
         "start": config.start,
         "epochs": epochs,
         "batch_size": batch_size,
         **preprocessing(encoder),
-        "top5": _accuracy(by_name[result]),
+        "top5": accuracy(by_name[result].any(dim=1)).score,
     }
     if config.scratch:
         details["scratch_top1"] = top1["scratch"]
+        details["scratch_margin"] = margin(figures[result], figures["scratch"])
     if config.distill:
         details |= {
             "teacher_top1": top1["teacher"],
@@ -87,7 +90,8 @@ def finetune(encoder: Encoder, train: Source, test: Source, config: FinetuneConf
             "distill_temperature": config.distill_temperature,
             "distill_label_weight": config.distill_label_weight,
         }
-    return Result("finetune", top1[result], len(rows) - len(unreadable), len(correct[0]), details)
+    images = len(rows) - len(unreadable), len(correct[0])
+    return Result("finetune", top1[result], *images, details, figures=[figures[result]])
 
 
 def epochs_for(labeled: int, images: int, steps: int) -> int:
@@ -102,7 +106,3 @@ def epochs_for(labeled: int, images: int, steps: int) -> int:
     """
     default = 60 if round(100 * labeled / images) <= 1 else 30
     return max(default, -(-_MIN_STEPS // steps))
-
-
-def _accuracy(correct: Tensor) -> float:
-    return float(correct.any(dim=1).float().mean())

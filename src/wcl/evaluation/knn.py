@@ -10,9 +10,11 @@ from wcl.evaluation.classification import setting_values, sweep_details
 from wcl.evaluation.confusion import check_confusion, class_results
 from wcl.evaluation.features import features
 from wcl.evaluation.result import Result
+from wcl.evaluation.uncertainty import Figure, accuracy
 from wcl.models.encoder import Encoder
 from wcl.neighbors import nearest
 
+HAS_REFERENCES = True
 _MAX_K = 200  # as in Wu et al.; the paper has no k-NN evaluation
 
 
@@ -23,23 +25,31 @@ def knn(encoder: Encoder, train: Source, test: Source, config: KnnConfig) -> Res
     check_confusion(config)
     bank, bank_labels = features(encoder, train, config.num_workers)
     queries, labels = features(encoder, test, config.num_workers)
-    # With more votes than a class has members, large classes would outvote it.
-    members = torch.bincount(bank_labels)
-    default_k = min(_MAX_K, int(members[members > 0].min()))
-    ks = [min(k or default_k, len(bank)) for k in ks]
+    ks = [min(k or default_k(bank_labels), len(bank)) for k in ks]
     neighbors = nearest(queries, bank, max(ks), device=encoder.device)
     predictions = {
         (k, temperature): vote(neighbors, bank_labels, len(train.classes), k, temperature)
         for k in ks
         for temperature in temperatures
     }
+    figures = {values: accuracy(predicted == labels) for values, predicted in predictions.items()}
     sweep = [
-        {"k": k, "temperature": temperature, "top1": float((predicted == labels).float().mean())}
-        for (k, temperature), predicted in predictions.items()
+        {"k": k, "temperature": temperature, "top1": figure.score}
+        for (k, temperature), figure in figures.items()
     ]
     rows = class_results(config, predictions[ks[0], temperatures[0]], labels, train.classes)
     details = {"k": ks[0], "temperature": temperatures[0], **sweep_details(sweep)}
-    return Result("knn", sweep[0]["top1"], len(bank), len(labels), details, rows)
+    figure = figures[ks[0], temperatures[0]]
+    images = len(bank), len(labels)
+    return Result("knn", figure.score, *images, details, rows, figures=[figure])
+
+
+def default_k(labels: Tensor) -> int:
+    """Return how many neighbors vote, given the classes (N,) of the bank.
+
+    With more votes than a class has members, large classes would outvote it.
+    """
+    return min(_MAX_K, int(labels.unique(return_counts=True)[1].min()))
 
 
 def predict(
@@ -88,8 +98,8 @@ def few_label_accuracy(
     test_labels: Tensor,
     per_class: int,
     draws: int = 5,
-) -> float:
-    """Compute 1-NN accuracy with a few labels per class, averaged over seeded draws.
+) -> Figure:
+    """Compute 1-NN accuracy with a few labels per class, over seeded draws.
 
     Args:
         train, test: (N, D) and (M, D) features.
@@ -98,12 +108,12 @@ def few_label_accuracy(
         draws: number of draws of the labeled images; the draw d depends on d only.
     """
     classes = int(train_labels.max()) + 1
-    accuracies = []
+    correct = []
     for draw in range(draws if per_class else 1):
         order = torch.randperm(len(train), generator=torch.Generator().manual_seed(draw))
         rows = torch.cat(
             [order[train_labels[order] == label][: per_class or None] for label in range(classes)]
         )
         predicted = predict(test, train[rows], train_labels[rows], classes, k=1, temperature=0.1)
-        accuracies.append(float((predicted == test_labels).float().mean()))
-    return sum(accuracies) / len(accuracies)
+        correct.append(predicted == test_labels)
+    return accuracy(torch.stack(correct))

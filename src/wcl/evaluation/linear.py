@@ -21,11 +21,14 @@ from wcl.evaluation.crop_features import Batches, CropFeatures
 from wcl.evaluation.features import features
 from wcl.evaluation.preprocessing import preprocessing
 from wcl.evaluation.result import Result
+from wcl.evaluation.uncertainty import accuracy
 from wcl.models.encoder import Encoder
 from wcl.ops.randomness import seed_of
 from wcl.system.errors import RunError
 from wcl.system.progress import track
 from wcl.training.optimizers import lr_at, set_lr
+
+HAS_REFERENCES = True
 
 
 def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) -> Result:
@@ -53,6 +56,7 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
             sweep.append({"lr": lr, "top1": float(top1), "top5": float(top5)})
         predicted = layers[0](test_features).argmax(dim=1)
     rows = class_results(config, predicted, test_labels, train.classes)
+    figure = accuracy(predicted == test_labels)
     details = {
         "top5": sweep[0]["top5"],
         "mode": config.mode,
@@ -61,7 +65,8 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
         **preprocessing(encoder),
         **sweep_details(sweep),
     }
-    return Result("linear", sweep[0]["top1"], crops.num_images, len(test_labels), details, rows)
+    images = crops.num_images, len(test_labels)
+    return Result("linear", sweep[0]["top1"], *images, details, rows, figures=[figure])
 
 
 def fit(

@@ -39,6 +39,7 @@ from wcl.evaluation.features import features_and_rows
 from wcl.evaluation.few_labels import Labels, TrainingSet, draw, write_draws
 from wcl.evaluation.result import Result
 from wcl.evaluation.svm import mean_average_precision, svm_scores
+from wcl.evaluation.uncertainty import Figure, accuracy
 from wcl.models.encoder import Encoder
 from wcl.ops.randomness import Floats
 from wcl.system.errors import InputError
@@ -47,6 +48,7 @@ from wcl.system.progress import log, track
 from wcl.system.run_folder import RunFolder
 
 MULTI_LABEL = True
+HAS_REFERENCES = True
 _SHOTS = [1, 2, 4, 8, 16, 32, 64]
 
 
@@ -89,14 +91,15 @@ def lowshot(encoder: Encoder, train: Source, test: Source, config: LowshotConfig
         details |= {} if written is None else {"drawn": str(written)}
     sets.append(TrainingSet(None, 0, (labels == 1).astype(np.int8)))
 
-    figures: dict[tuple[int | None, float], list[dict[str, float]]] = {}
+    figures: dict[tuple[int | None, float], list[dict[str, Figure]]] = {}
     tasks = [(chosen, cost) for chosen in sets for cost in costs]
     for chosen, cost in track(tasks, "training SVMs"):
         scores = svm_scores(known.features, chosen.labels, unseen.features, cost)
         figure = {"map": mean_average_precision(scores, unseen.labels[:, numbers])}
         if measure == "top1":
             predicted = np.array(numbers)[scores.argmax(axis=1)]
-            figure["top1"] = float(unseen.labels[np.arange(len(predicted)), predicted].mean())
+            correct = unseen.labels[np.arange(len(predicted)), predicted]
+            figure["top1"] = accuracy(torch.from_numpy(correct))
         figures.setdefault((chosen.k, cost), []).append(figure)
 
     rows = []
@@ -111,7 +114,15 @@ def lowshot(encoder: Encoder, train: Source, test: Source, config: LowshotConfig
         rows.append(row)
     of_all = {name: rows[-1][name] for name in ("map", "best_on_test") if name in rows[-1]}
     images = len(known.labels), len(unseen.labels)
-    return Result("lowshot", rows[-1]["mean"], *images, of_all | details, rows, measure)
+    return Result(
+        "lowshot",
+        rows[-1]["mean"],
+        *images,
+        of_all | details,
+        rows,
+        measure,
+        figures=[_over_draws(figures[k, config.cost], measure) for k in (*shots, None)],
+    )
 
 
 def _images(encoder: Encoder, source: Source, num_workers: int) -> Images:
@@ -154,8 +165,14 @@ def _available(
     return [k for k in shots if k <= count]
 
 
-def _summary(figures: list[dict[str, float]], measure: str) -> dict[str, Any]:
+def _over_draws(figures: list[dict[str, Figure]], measure: str) -> Figure:
+    parts = [figure[measure] for figure in figures]
+    contributions = torch.cat([part.contributions for part in parts])
+    return Figure(float(np.mean([part.score for part in parts])), contributions)
+
+
+def _summary(figures: list[dict[str, Figure]], measure: str) -> dict[str, Any]:
     """Return mean and standard deviation over the draws, and the mean of the other measure."""
-    means = {name: float(np.mean([figure[name] for figure in figures])) for name in figures[0]}
-    std = float(np.std([figure[measure] for figure in figures]))
+    means = {name: _over_draws(figures, name).score for name in figures[0]}
+    std = float(np.std([figure[measure].score for figure in figures]))
     return {"mean": means.pop(measure), "std": std, **means}

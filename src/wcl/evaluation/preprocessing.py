@@ -5,9 +5,7 @@ import dataclasses
 from typing import Any
 
 from wcl.config import EvalConfig
-from wcl.models.backbones import timm_options
 from wcl.models.encoder import Encoder, check_image_size
-from wcl.system.errors import InputError
 
 
 def with_preprocessing(encoder: Encoder, config: EvalConfig) -> Encoder:
@@ -23,12 +21,6 @@ def with_preprocessing(encoder: Encoder, config: EvalConfig) -> Encoder:
     scale = getattr(config, "scale", None) or described.scale  # not all protocols train on crops
     if image_size == described.image_size and scale == described.scale:
         return encoder
-    name = described.model.backbone
-    if image_size != described.image_size and "img_size" in timm_options(name, 3, image_size):
-        raise InputError(
-            f"--image_size: {name} accepts only images of {described.image_size} pixels, as in its "
-            "pretraining; leave it out"
-        )
     if image_size != described.image_size:
         check_image_size(encoder, image_size, "--image_size")
     prepared = copy.copy(encoder)

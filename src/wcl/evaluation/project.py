@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from wcl.config import ProjectConfig
-from wcl.data import Source, subset, with_channels
+from wcl.data import Source, subset, with_format
 from wcl.evaluation.features import features_and_rows
 from wcl.evaluation.preprocessing import with_preprocessing
 from wcl.evaluation.result import Result
@@ -49,7 +49,7 @@ def project(encoder: Encoder, train: Source, test: Source, config: ProjectConfig
     chosen = choose(test, config)
     features = {}
     for name, one in encoders.items():
-        images = with_channels(chosen, one.description.channels)
+        images = with_format(chosen, one.description.channels, one.description.levels)
         # Which images can be read does not depend on the encoder.
         features[name], rows = features_and_rows(one, images, config.num_workers)
     assert chosen.labels is not None

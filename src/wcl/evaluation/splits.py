@@ -3,27 +3,28 @@
 import torch
 
 from wcl.config import EvalConfig
-from wcl.data import Source, first_classes, in_memory, open_splits, with_channels
+from wcl.data import Source, first_classes, in_memory, open_split, open_splits, with_format
+from wcl.data.levels import Levels
 from wcl.system.errors import InputError
 
 _MAX_NAMES = 5  # classes named in a message
 
 
 def labeled_splits(
-    config: EvalConfig, channels: int, multi_label: bool = False
+    config: EvalConfig, channels: int, levels: Levels, multi_label: bool = False
 ) -> tuple[Source, Source]:
     """Open the training and the test images of an evaluation.
 
     Args:
         config: where they are.
-        channels: 3 for color, 1 for gray.
+        channels, levels: the format of the encoder's images; see `with_format`.
         multi_label: whether several labels per image are accepted.
 
     Raises:
         InputError: there are no images, or they do not have the labels that are needed.
     """
     train, test = (
-        with_channels(in_memory(first_classes(source, config.classes)), channels)
+        with_format(in_memory(first_classes(source, config.classes)), channels, levels)
         for source in open_splits(config.data, config.test_data)
     )
     multi_label = multi_label and train.multi_labels is not None
@@ -39,6 +40,13 @@ def labeled_splits(
             )
     match_classes(train, test)
     return train, test
+
+
+def any_splits(config: EvalConfig) -> tuple[Source, Source]:
+    """Open images with or without labels; without a test split, the training images twice."""
+    sources = open_split(config.data, "all")
+    test = open_split(config.test_data, "all")[-1] if config.test_data else sources[-1]
+    return first_classes(sources[0], config.classes), first_classes(test, config.classes)
 
 
 def match_classes(train: Source, test: Source) -> None:

@@ -1,0 +1,222 @@
+"""The verdict on a run without labels: whether it is healthy, learned anything, and is done.
+
+The figure, its thresholds and the confidence come from `examples/label_free_study.py`; docs state
+the table.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from wcl.config import PretrainConfig
+from wcl.methods import find_method
+from wcl.ops.diagnostics import COLLAPSED
+from wcl.training.advice import FEW_STEPS
+from wcl.training.provenance import shell_command
+
+FIGURE: Literal["neighbor_agreement"] = "neighbor_agreement"
+"""The figure that the verdict uses: of those that predict accuracy, it erred least."""
+NEEDED = (FIGURE, "rankme")
+"""All label-free figures that the verdict uses."""
+# How many times the figure of a baseline the encoder must have to be better, and not to be worse.
+# Pixels are shown only: the study found no threshold for them that holds on all data.
+_FACTORS = {"untrained": (2.0, 1.2), "pretrained": (1.1, 0.9)}
+_CONFIDENCE = "right for 17 of 17 runs that did not set these limits"
+_MIN_RANK = 0.4  # RankMe as a share of that of the untrained network
+_MAX_GROUP = 0.25  # share of a batch
+_ENOUGH_STEPS = 1000
+_LAST_QUARTER = 0.15  # share of the loss's fall from which it still falls
+_TYPICAL_BATCH = 256
+
+_IS_BETTER = "Is it better than no training?"
+_NAMES = {
+    "untrained": "the untrained network",
+    "pretrained": "the weights it started from",
+    "pixels": "raw pixels",
+}
+
+
+class Answer(NamedTuple):
+    """The answer to one question, with the measured value and the threshold."""
+
+    question: str
+    answer: Literal["yes", "no", "unclear"]
+    reason: str
+
+
+class Verdict(NamedTuple):
+    """The answers on a run, and one thing to do next."""
+
+    answers: list[Answer]
+    next_step: str
+
+    @property
+    def worked(self) -> str:
+        """The answer to whether the run worked, as far as that is known without labels."""
+        given = {answer.answer for answer in self.answers}
+        return "No" if "no" in given else "Not clearly" if "unclear" in given else "Probably"
+
+
+class _Finding(NamedTuple):
+    """An answer, and the remedy if it is not yes."""
+
+    answer: Answer
+    remedy: str = ""
+
+
+def verdict(
+    figures: Mapping[str, Mapping[str, float]],
+    config: PretrainConfig | None = None,
+    epochs: Sequence[Mapping[str, Any]] = (),
+    run: str = "",
+) -> Verdict:
+    """Return the verdict on an encoder.
+
+    Args:
+        figures: those in `NEEDED` of `encoder` and each baseline; empty if nothing was measured.
+        config: settings of its run; None for an encoder that belongs to none.
+        epochs: the metrics of the run's epochs.
+        run: the folder of the run, for commands.
+    """
+    findings = [_better(figures, config, run)]
+    if config is not None and epochs:
+        healthy = _healthy(figures, config, epochs[-1])
+        findings = [healthy, *findings, _long_enough(config, epochs)]
+    answers = [each.answer for each in findings]
+    # What is wrong comes before what is unclear. An encoder that is not better than an untrained
+    # one may just need more steps, so its length comes before that.
+    ordered = sorted(findings, key=lambda each: each.answer.question == _IS_BETTER)
+    for wanted in ("no", "unclear"):
+        for finding in ordered:
+            if finding.answer.answer == wanted:
+                return Verdict(answers, finding.remedy)
+    return Verdict(answers, _use(config, run))
+
+
+def _healthy(
+    figures: Mapping[str, Mapping[str, float]], config: PretrainConfig, last: Mapping[str, Any]
+) -> _Finding:
+    """Judge collapse and the size of groups by the last epoch's metrics and by RankMe."""
+    question = "Is it healthy?"
+    checks = []
+    if (share := last.get("collapsed")) is not None:
+        text = f"{share:.0%} of the projection's dimensions hardly vary (limit {COLLAPSED:.0%})"
+        checks.append((share > COLLAPSED, text))
+    if figures:
+        own, untrained = (figures[name]["rankme"] for name in ("encoder", "untrained"))
+        text = f"RankMe of the features is {own:.1f}, {untrained:.1f} before training"
+        checks.append((has_collapsed(own, untrained), f"{text} (limit {_MIN_RANK:.0%} of that)"))
+    for is_collapsed, text in checks:
+        if is_collapsed:
+            return _Finding(
+                Answer(question, "no", f"The embeddings have collapsed: {text}."),
+                f"train again with a smaller learning rate: --optim.lr {config.optim.lr / 10:g}",
+            )
+    texts = [text for _, text in checks]
+    largest = last.get("largest_component")
+    # The groups of methods that learn from labels are the classes.
+    if largest is not None and not find_method(config.method).needs_labels:
+        images = f"{largest * config.batch_size:.0f} of the {config.batch_size} images"
+        text = f"the largest group has {images} of a batch ({largest:.0%}, limit {_MAX_GROUP:.0%})"
+        if largest > _MAX_GROUP:
+            every = config.batch_size * round(last["step"] / last["epoch"])  # images of an epoch
+            larger = min(max(_TYPICAL_BATCH, 2 * config.batch_size), every)
+            remedy = f"train again with a larger batch: --batch_size {larger}"
+            if larger == config.batch_size:
+                remedy = f"train again on more than {every} images: add some to {config.data}"
+            reason = f"Groups are too large to be of one kind: {text}."
+            return _Finding(Answer(question, "no", reason), remedy)
+        texts.append(text)
+    if not texts:
+        return _Finding(
+            Answer(question, "unclear", "The run has no diagnostics of its embeddings."),
+            "train again with diagnostics: --log.health 1024",
+        )
+    return _Finding(Answer(question, "yes", f"{'; '.join(texts)}."))
+
+
+def has_collapsed(rank: float, untrained: float) -> bool:
+    """Return whether RankMe of an encoder is far below that of the untrained network."""
+    return rank < _MIN_RANK * untrained
+
+
+def _better(
+    figures: Mapping[str, Mapping[str, float]], config: PretrainConfig | None, run: str
+) -> _Finding:
+    """Compare the figure of the encoder with those of the baselines."""
+    if not figures:
+        reason = "It was not measured."
+        command = shell_command("wcl", "eval", "unlabeled", run)
+        return _Finding(Answer(_IS_BETTER, "unclear", reason), f"measure it: {command}")
+    own = figures["encoder"][FIGURE]
+    others = {name: of[FIGURE] for name, of in figures.items() if name != "encoder"}
+    compared = ", ".join(f"{value:.1%} for {_NAMES[name]}" for name, value in others.items())
+    limits = "; ".join(
+        f"yes from {high:g} times {_NAMES[name]}, no below {low:g} times"
+        for name, (high, low) in _FACTORS.items()
+        if name in others
+    )
+    reason = (
+        f"Two views of an image share {own:.1%} of their nearest neighbors; {compared} "
+        f"({limits}; {_CONFIDENCE})."
+    )
+    data = config.data if config is not None else "SRC"
+    return _Finding(
+        Answer(_IS_BETTER, is_better(own, others), reason),
+        "look whether views still show what matters, and change --augment settings if not: "
+        + shell_command("wcl", "views", data),
+    )
+
+
+def is_better(own: float, others: Mapping[str, float]) -> Literal["yes", "no", "unclear"]:
+    """Return whether the figure of an encoder is clearly higher than those of its baselines.
+
+    >>> is_better(0.3, {"untrained": 0.1, "pixels": 0.4}), is_better(0.1, {"untrained": 0.1})
+    ('yes', 'no')
+    """
+    factors = [
+        (own / max(others[name], 1e-12), _FACTORS[name]) for name in _FACTORS if name in others
+    ]
+    if any(factor < low for factor, (_, low) in factors):
+        return "no"
+    return "yes" if all(factor >= high for factor, (high, _) in factors) else "unclear"
+
+
+def _long_enough(config: PretrainConfig, epochs: Sequence[Mapping[str, Any]]) -> _Finding:
+    """Judge the number of steps, and whether the loss still fell in the last quarter."""
+    question = "Was it trained long enough?"
+    steps, done = int(epochs[-1]["step"]), int(epochs[-1]["epoch"])
+    more = -(-_ENOUGH_STEPS * done // steps) if steps < _ENOUGH_STEPS else 2 * config.epochs
+    remedy = f"train longer: --epochs {more}"
+    counted = f"{steps:,} step{'s' if steps != 1 else ''}"
+    if steps < FEW_STEPS:
+        reason = f"{counted} are few: fewer than {FEW_STEPS} hardly change a network."
+        return _Finding(Answer(question, "no", reason), remedy)
+    if done < config.epochs:
+        reason = f"Only {done} of {config.epochs} epochs are done."
+        return _Finding(Answer(question, "no", reason), remedy)
+    losses = [float(line["loss"]) for line in epochs if "loss" in line]
+    share = last_quarter_share(losses)
+    fell = f"{share:.0%} of the loss's fall came in the last quarter (limit {_LAST_QUARTER:.0%})"
+    if share > _LAST_QUARTER:
+        return _Finding(Answer(question, "no", f"It was still learning: {fell}."), remedy)
+    if steps < _ENOUGH_STEPS:
+        reason = f"{counted}; from {_ENOUGH_STEPS:,} on the answer would be yes, since {fell}."
+        return _Finding(Answer(question, "unclear", reason), remedy)
+    return _Finding(Answer(question, "yes", f"{counted}, and {fell}."))
+
+
+def last_quarter_share(losses: Sequence[float]) -> float:
+    """Return the share of a loss's whole fall that came in the last quarter of the epochs.
+
+    >>> last_quarter_share([9, 5, 3, 2, 1.5, 1.2, 1.1, 1.0])
+    0.025
+    """
+    start, end = losses[-1 - len(losses) // 4], losses[-1]
+    whole = max(losses) - end
+    return round((start - end) / whole, 6) if whole > 0 else 0.0
+
+
+def _use(config: PretrainConfig | None, run: str) -> str:
+    data = config.data if config is not None else "SRC"
+    command = ("wcl", "embed", run or "RUN", "--data", data, "--out", "features.parquet")
+    return f"use it: {shell_command(*command)}"
