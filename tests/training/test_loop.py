@@ -207,7 +207,7 @@ def test_resume_refuses_images_that_are_not_those_of_the_run(
     with stopped_after(1, monkeypatch):
         photo_run(data, tmp_path / "run")
     (data / "cat" / "000.jpg").rename(data / "cat" / "another.jpg")
-    with pytest.raises(InputError, match=r"not those that the run started with.*--data"):
+    with pytest.raises(InputError, match=r"not those that the run started with.*data"):
         photo_run(data, tmp_path / "run", resume=True)
 
 
@@ -225,7 +225,7 @@ def test_knn_accuracy_of_unlabeled_data_is_refused_before_training(tmp_path: Pat
         photo_run(data, tmp_path / "run", log={"knn_every": 1, "tensorboard": False})
     photo_folder(tmp_path / "both" / "train")
     photo_folder(tmp_path / "both" / "test", classes=("only",), each=16)
-    with pytest.raises(InputError, match=r"--log\.knn_every: .*test.*(no labels|no training)"):
+    with pytest.raises(InputError, match=r"log__knn_every: .*test.*(no labels|no training)"):
         photo_run(tmp_path / "both", tmp_path / "run", log={"knn_every": 1, "tensorboard": False})
     assert not (tmp_path / "run").exists()
 

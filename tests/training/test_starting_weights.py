@@ -173,12 +173,12 @@ def test_size_mean_and_std_follow_the_weights_unless_the_user_sets_them(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"augment": {"mean": [0.5]}}, r"--augment\.mean: 1 numbers, but the weights take 3"),
-        ({"model": {"weights": "nowhere"}}, r"--model\.weights: nowhere: no such weights"),
-        ({"model": {"backbone": "resnt18"}}, r"--model\.backbone: .*did you mean resnet18"),
-        ({"model": {"backbone": "test_vit"}}, r"--model\.weights: .*does not fit.*weights_partial"),
-        ({"model": {"weights_sha256": "0"}}, r"--model\.weights: .*SHA-256"),
-        ({"data": "digits", "image_size": 1}, r"--image_size: test_vit cannot take"),
+        ({"augment": {"mean": [0.5]}}, r"augment__mean: 1 numbers, but the weights take 3"),
+        ({"model": {"weights": "nowhere"}}, r"model__weights: nowhere: no such weights"),
+        ({"model": {"backbone": "resnt18"}}, r"model__backbone: .*did you mean resnet18"),
+        ({"model": {"backbone": "test_vit"}}, r"model__weights: .*does not fit.*weights_partial"),
+        ({"model": {"weights_sha256": "0"}}, r"model__weights: .*SHA-256"),
+        ({"data": "digits", "image_size": 1}, r"image_size: test_convnext cannot take"),
     ],
 )
 def test_a_mistake_is_found_before_anything_is_written(
@@ -187,8 +187,8 @@ def test_a_mistake_is_found_before_anything_is_written(
     model = {"backbone": "test_resnet", "weights": str(file)} | changes.get("model", {})
     if "image_size" in changes:
         model |= {
-            "backbone": "test_vit",
-            "weights": str(weights_file(tmp_path / "v.pth", "test_vit")),
+            "backbone": "test_convnext",
+            "weights": str(weights_file(tmp_path / "v.pth", "test_convnext")),
         }
     with pytest.raises(InputError, match=expected):
         tiny_run(tmp_path / "run", **{"image_size": 32, **changes, "model": model})

@@ -14,6 +14,7 @@ from wcl.config.names import flat, nested
 from wcl.config.parser import CommandParser
 from wcl.config.recipes import recipe_file
 from wcl.config.run_config import read_config, read_recipe
+from wcl.system.credentials import remember_credentials
 from wcl.system.errors import InputError, did_you_mean
 from wcl.system.paths import expanded
 from wcl.system.run_folder import RunFolder
@@ -98,7 +99,10 @@ def layered(
     if resume:
         layers.append(_read(_run_config(given.get("out", ""))))
     if recipe:
-        layers.append(Layer(read_recipe(recipe), recipe_file(recipe)))
+        of_recipe = read_recipe(recipe)
+        if resume:  # other epochs extend the run, which nobody asks for by naming its recipe
+            of_recipe.pop("epochs", None)
+        layers.append(Layer(of_recipe, recipe_file(recipe)))
     layers += [_read(expanded(file)) for file in files]
     layers.append(Layer({name: _plain(value) for name, value in given.items()}))
     _check(layers, settings_parser(into))  # all but the method's: its import takes seconds
@@ -111,6 +115,7 @@ def layered(
         )
     parser = settings_parser(into, settings_of(method))
     _check(layers, parser, method)
+    values["data"] = remember_credentials(values.get("data", into.data))
     config = parser.build(into, values)
     if input_of is not None and config.model.weights:
         open_settings = {*FOLLOW_WEIGHTS} - _chosen(layers, recipe)

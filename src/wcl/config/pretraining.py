@@ -130,6 +130,9 @@ class OptimConfig:
     """Weight decay; biases and norms have none."""
     warmup_epochs: Amount = 10
     """Epochs of linear warm-up, at most half the run."""
+    extension: Literal["stretch", "restart"] = "stretch"
+    """Learning rate of a run that --resume gives other --epochs: stretch continues as if it had
+    always been that long, restart begins a new cosine at the peak."""
 
 
 @dataclass
@@ -153,7 +156,8 @@ class PretrainConfig:
     """Pretrain an encoder on images without labels."""
 
     data: str = ""
-    """Images: digits, cifar10, cifar100, a folder, a parquet file or folder, or hf:NAME."""
+    """Images: digits, cifar10, cifar100, a folder, a parquet file or folder, the URL of one (s3://…,
+    gs://…, https://…), a quoted pattern such as 'photos/**/*.jpg', or hf:NAME."""
     out: str = ""
     """Folder of the run, which is created."""
     method: str = "wcl"
@@ -168,6 +172,9 @@ class PretrainConfig:
     the whole batch."""
     image_size: Annotated[int, between(1, 4096)] = 224
     """Height and width of a view in pixels."""
+    levels: tuple[tuple[float, float], ...] = ()
+    """Values of images of more than 8 bits that become black and white: [[black, white]], or such a
+    pair for each channel. Empty to measure them on some of the images; a run records them."""
     limit: Count = 0
     """Use only this many images, drawn at random once; 0 for all."""
     classes: Count = 0

@@ -42,8 +42,20 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 def write_config(config: PretrainConfig, path: Path) -> None:
     """Write the settings of a run, atomically."""
+    _write(plain_values(asdict(config)), path)
+
+
+def change_config(path: Path, **changes: Any) -> None:
+    """Change settings in the file of a run; those of a group by name, as a dict."""
+    values = read_config(path)
+    for name, value in changes.items():
+        values[name] = {**values.get(name, {}), **value} if isinstance(value, dict) else value
+    _write(values, path)
+
+
+def _write(values: dict[str, Any], path: Path) -> None:
     with atomic_write(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
-        yaml.safe_dump(plain_values(asdict(config)), file, sort_keys=False, allow_unicode=True)
+        yaml.safe_dump(values, file, sort_keys=False, allow_unicode=True)
 
 
 def plain_values(value: Any) -> Any:

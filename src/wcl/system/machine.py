@@ -80,6 +80,20 @@ def available_memory() -> int:
         return available
 
 
+def resident_memory() -> int:
+    """Return the bytes of memory that this process uses; 0 where the system does not tell."""
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        pass
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS, in bytes
+
+
 def best_device(name: str) -> str:
     """Return the device of that name, or for `auto` the best available one."""
     is_available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}

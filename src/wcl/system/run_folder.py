@@ -35,6 +35,7 @@ class RunFolder:
         self.evaluation = self.path / "evaluation.json"
         self.evaluation_table = self.path / "evaluation.md"
         self.features = self.path / "features"
+        self.references = self.path / "references"
         self.lowshot = self.path / "lowshot"
         self.finetune = self.path / "finetune"
         self.export = self.path / "export"

@@ -28,6 +28,8 @@ _CHUNK = 2**20
 _MAY_DIFFER = {"out", "data", "device", "threads", "num_workers", "save_every", "log"}
 _MAY_DIFFER |= {"crops.bank", "crops.cache", "devices", "timeout_minutes"}
 _MAY_DIFFER |= {"max_unreadable_fraction"}
+# Settings that extend or shorten a run, see `schedule`.
+_MAY_DIFFER |= {"epochs", "optim.extension"}
 # The entries of a checkpoint besides its format and its settings.
 _ENTRIES = {
     "step": int,

@@ -26,13 +26,16 @@ from wcl.system.errors import (
     WorkerLost,
 )
 from wcl.system.paths import expanded
+from wcl.system.progress import log
 from wcl.system.run_folder import RunFolder
+from wcl.training.advice import advice
 from wcl.training.callback import Callback
 from wcl.training.checkpoint import checkpoint_status, save_checkpoint
+from wcl.training.estimate import check_resources
 from wcl.training.monitor import Monitor
 from wcl.training.next_commands import next_commands
 from wcl.training.not_finite import save_batch
-from wcl.training.optimizers import build_optimizer, lr_at, peak_lr, set_lr
+from wcl.training.optimizers import build_optimizer, set_lr
 from wcl.training.provenance import shell_command
 from wcl.training.setup import (
     TrainingSetup,
@@ -83,6 +86,10 @@ def run(
             on_all_ranks = world.run_on_all_ranks
             setup = on_all_ranks(lambda: prepare(config, resume, fabric.device, world, callbacks))
             on_all_ranks(lambda: check_same_on_all_ranks(setup, world))
+            on_all_ranks(lambda: check_resources(setup, fabric, world))
+            if world.is_rank_zero and not resume and not quiet:
+                for line in advice(setup):
+                    log(f"warning: {line}")
             on_all_ranks(lambda: prepare_folder(setup, resume, world, stack))
             try:
                 on_all_ranks(lambda: record_provenance(setup, recipe, resume, fabric.device, world))
@@ -122,9 +129,7 @@ def train(
     """Run the training loop; return whether it finished."""
     config, method, crops = setup.config, setup.method, setup.neighbor_crops
     per_epoch, total = setup.steps_per_epoch, setup.total_steps
-    peak = peak_lr(config.optim, config.batch_size)
-    warmup = min(round(config.optim.warmup_epochs * per_epoch), total // 2)
-    model, optimizer = _set_up_model(setup, fabric, world, peak)
+    model, optimizer = _set_up_model(setup, fabric, world, setup.schedule.peak)
     step = 0 if setup.saved is None else int(setup.saved["step"])
     monitor = Monitor(setup.folder, config, per_epoch, setup.source, step, world)
     if setup.saved is not None:
@@ -141,8 +146,10 @@ def train(
 
         with stop.deferred():
             world.run_on_all_ranks(write)
+        stop.unsaved = False
 
-    with monitor.opened(), stop_on_signals(world) as stop:
+    remedy = "" if quiet else f"; continue with: {_resume_command(config)}"
+    with monitor.opened(), stop_on_signals(world, remedy) as stop:
         _log_start(setup, step, monitor, fabric.device)
         if step == total and world.is_rank_zero and not setup.folder.encoder.is_file():
             _save_encoder(setup, config.epochs)
@@ -155,12 +162,13 @@ def train(
                 monitor.add_wait(time.perf_counter() - waiting_since)
                 monitor.add_skipped(batch.skipped)
                 shard = setup.sharding.shard(batch.global_index, batch.positions, fabric.device)
-                lr = lr_at(step, peak, warmup, total)
+                lr = setup.schedule.lr(step)
                 step += 1
                 if len(shard) >= 2:
                     set_lr(optimizer, lr)
                     optimizer.zero_grad(set_to_none=True)
                     result = gradient_step(fabric, model, method, batch.views, shard, world)
+                    stop.unsaved = True
                     if crops is not None:
                         crops.bank.store(shard.index_by_rank, result.features)
                     monitor.end_step(step, lr, result, shard)
@@ -180,7 +188,6 @@ def train(
                     save(with_encoder=True)
             if step < total and world.any(bool(stop)):
                 save(with_encoder=False)
-                remedy = "" if quiet else f"; continue with: {_resume_command(config)}"
                 monitor.log(f"stopped after step {step} of {total}{remedy}")
                 return False
         if not quiet:
@@ -207,7 +214,10 @@ def _set_up_model(
 def _log_start(setup: TrainingSetup, step: int, monitor: Monitor, device: torch.device) -> None:
     config, processes = setup.config, setup.sharding.world.size
     if step == setup.total_steps:
-        monitor.log(f"{config.out}: already finished, {config.epochs} of {config.epochs} epochs")
+        monitor.log(
+            f"{config.out}: already finished, {config.epochs} of {config.epochs} epochs; "
+            "--resume with more --epochs extends it"
+        )
     steps = setup.steps_per_epoch
     monitor.log(
         f"{len(setup.source):,} images, {steps} step{'' if steps == 1 else 's'} per epoch; "
@@ -217,6 +227,8 @@ def _log_start(setup: TrainingSetup, step: int, monitor: Monitor, device: torch.
     if step == 0 and (weights := setup.encoder.description.weights):
         sha256 = setup.encoder.description.weights_sha256
         monitor.log(f"starting from the weights {weights}, SHA-256 {sha256[:12]}…")
+    if setup.extension:
+        monitor.log(setup.extension)
     if 0 < step < setup.total_steps:
         monitor.log(f"continuing after step {step} of {setup.total_steps}")
     if setup.neighbor_crops is not None:

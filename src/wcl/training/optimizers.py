@@ -3,7 +3,6 @@
 import math
 
 import torch
-from timm.optim.lars import Lars
 from torch import nn
 from torch.optim import Optimizer
 
@@ -28,6 +27,8 @@ def build_optimizer(model: nn.Module, config: OptimConfig, lr: float) -> Optimiz
     """Build LARS (trust coefficient 0.001), SGD or AdamW over `parameter_groups`."""
     groups = parameter_groups(model, config.weight_decay)
     if config.name == "lars":
+        from timm.optim.lars import Lars  # timm takes a second, and other runs may do without it
+
         groups[0]["always_adapt"] = True  # otherwise timm drops the trust ratio if the decay is 0
         lars: Optimizer = Lars(groups, lr=lr, momentum=config.momentum, trust_coeff=0.001)
         return lars

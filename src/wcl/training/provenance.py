@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from wcl import __version__
+from wcl.system.credentials import without_credentials
 from wcl.system.files import atomic_write
 
 _PACKAGES = ("torch", "torchvision", "timm", "lightning-fabric", "scikit-learn", "numpy", "pillow")
@@ -40,10 +41,17 @@ class Session:
     machine: dict[str, str]
     weights: dict[str, str] = field(default_factory=dict)
     """Name and SHA-256 of the weights that the run started from; empty for random ones."""
+    extension: str = ""
+    """How the run was extended or shortened by this session; empty if it was not."""
 
 
 def current_session(
-    recipe: str, step: int, device: str, processes: int, weights: dict[str, str] | None = None
+    recipe: str,
+    step: int,
+    device: str,
+    processes: int,
+    weights: dict[str, str] | None = None,
+    extension: str = "",
 ) -> Session:
     """Return the entry of a run that starts or resumes now."""
     arguments = _command_line()
@@ -61,6 +69,7 @@ def current_session(
         versions=versions(),
         machine=machine,
         weights=weights or {},
+        extension=extension,
     )
 
 
@@ -113,7 +122,8 @@ def _command_line() -> list[str]:
     if program.name != "wcl" and program.parts[-2:] != ("wcl", "__main__.py"):
         return []
     home = re.escape(os.path.expanduser("~"))  # noqa: PTH111  # Path.home raises without a home
-    readable = (os.fsencode(word).decode(errors="replace") for word in sys.argv[1:])
+    words = (os.fsencode(word).decode(errors="replace") for word in sys.argv[1:])
+    readable = map(without_credentials, words)
     return ["wcl", *(re.sub(rf"(^|[=,]){home}(?=/|$)", r"\1~", word) for word in readable)]
 
 

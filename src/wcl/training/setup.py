@@ -9,9 +9,18 @@ from typing import Any
 import torch
 
 from wcl import __version__
+from wcl.augment import normalization
 from wcl.config import PretrainConfig, flat
-from wcl.config.run_config import read_config, write_config
-from wcl.data import Source, first_classes, in_memory, limited, open_source, with_channels
+from wcl.config.run_config import change_config, read_config, write_config
+from wcl.data import (
+    Source,
+    describe_left_out,
+    first_classes,
+    in_memory,
+    limited,
+    open_source,
+    with_format,
+)
 from wcl.data.loader import Loader
 from wcl.data.views import ViewSpec
 from wcl.distributed.sharding import BatchSharding
@@ -28,7 +37,9 @@ from wcl.system.progress import log
 from wcl.system.run_folder import RunFolder
 from wcl.training.callback import Callback
 from wcl.training.checkpoint import check_same_settings, load_checkpoint
+from wcl.training.levels import with_measured_levels, with_recorded_levels
 from wcl.training.provenance import add_session, current_session
+from wcl.training.schedule import Schedule, describe_extension, run_schedule
 from wcl.training.starting_weights import (
     load_starting_weights,
     with_recorded_sha256,
@@ -57,6 +68,7 @@ class TrainingSetup:
     mild_views: list[ViewSpec]
     """View specifications of the first epochs."""
     neighbor_crops: NeighborCrops | None
+    schedule: Schedule
     saved: dict[str, Any] | None
     """The checkpoint that the run continues from."""
 
@@ -70,7 +82,12 @@ class TrainingSetup:
 
     @property
     def total_steps(self) -> int:
-        return self.config.epochs * self.steps_per_epoch
+        return self.schedule.total
+
+    @property
+    def extension(self) -> str:
+        """How the run is extended or shortened; empty if it is not."""
+        return describe_extension(self.config, self.schedule, self.saved)
 
     def view_specs(self, epoch: int) -> list[ViewSpec]:
         """Return the view specifications of an epoch, from 0, with the sources of its crops."""
@@ -98,14 +115,16 @@ def prepare(
     saved = None
     if resume:
         recorded = read_config(folder.config)
-        config = with_recorded_sha256(config, recorded)
+        config = with_recorded_levels(with_recorded_sha256(config, recorded), recorded)
         check_same_settings(config, recorded, folder.config)
         saved = load_checkpoint(folder.checkpoint, config)
     elif world.is_rank_zero:  # the other processes may look after it was created
         folder.must_be_free()
-    source = in_memory(open_images(config))
+    source = open_images(config)
+    config = config if resume else with_measured_levels(config, source)
+    source = in_memory(with_format(source, source.channels, config.levels))
     if config.model.weights:  # which take images with as many channels as they have means
-        source = with_channels(source, len(config.augment.mean))
+        source = with_format(source, len(config.augment.mean), config.levels)
     fingerprint = source.fingerprint()
     if saved is not None and saved["data"] != fingerprint:
         raise InputError(
@@ -123,6 +142,7 @@ def prepare(
         sharding.positions(world.rank),
         config.timeout_minutes,
     )
+    schedule = run_schedule(config, loader.steps_per_epoch, saved)
     method = build_method(config, source, loader.steps_per_epoch, load=saved is None)
     config = with_sha256(config, method.encoder.description.weights_sha256)
     check_image_size(method.encoder, config.image_size, "--image_size")
@@ -148,6 +168,7 @@ def prepare(
         views,
         mild_views,
         neighbor_crops,
+        schedule,
         saved,
     )
 
@@ -199,7 +220,10 @@ def _check_labels(method: str, source: Source) -> None:
 
 def open_images(config: PretrainConfig) -> Source:
     """Open the images of a run, in the order of their indices."""
-    chosen = first_classes(open_source(config.data), config.classes)
+    opened = open_source(config.data)
+    if left_out := describe_left_out(opened):
+        log(f"{config.data}: {left_out}")
+    chosen = first_classes(opened, config.classes)
     return limited(chosen, config.limit, config.seed)
 
 
@@ -235,13 +259,25 @@ def record_provenance(
 ) -> None:
     """Record in the run folder how the run is trained from here on, unless it is finished."""
     step = 0 if setup.saved is None else setup.saved["step"]
-    if world.is_rank_zero and step < setup.total_steps:
+    if world.is_rank_zero and (step < setup.total_steps or setup.extension):
         described = setup.encoder.description
         weights = {"name": described.weights, "sha256": described.weights_sha256}
         started = current_session(
-            recipe, step, device_name(device), world.size, weights if described.weights else {}
+            recipe,
+            step,
+            device_name(device),
+            world.size,
+            weights if described.weights else {},
+            setup.extension,
         )
         with setup.folder.locked():  # of two processes that resume a run at once, one is refused
+            if setup.extension:
+                config = setup.config
+                change_config(
+                    setup.folder.config,
+                    epochs=config.epochs,
+                    optim={"extension": config.optim.extension},
+                )
             add_session(setup.folder.provenance, started, resume)
 
 
@@ -264,16 +300,18 @@ def check_same_on_all_ranks(setup: TrainingSetup, world: World) -> None:
 def describe(config: PretrainConfig, source: Source, heads: tuple[str, ...]) -> Description:
     """Return the description of a run's encoder."""
     model = config.model
+    mean, std = normalization(config.augment, source.channels)
     return Description(
         # The path of the weights is of no use elsewhere.
         model=dataclasses.replace(model, weights="", weights_partial=False, weights_sha256=""),
         heads=heads,
         channels=source.channels,
         image_size=config.image_size,
-        mean=tuple(config.augment.mean[: source.channels]),
-        std=tuple(config.augment.std[: source.channels]),
+        mean=tuple(mean),
+        std=tuple(std),
         scale=config.augment.scale,
         flip=config.augment.flip,
+        levels=config.levels,
         method=config.method,
         data=config.data,
         weights=origin(model) if model.weights else "",

@@ -25,6 +25,7 @@ def capture_state(
         "step": step,
         "data": setup.fingerprint,
         "images": len(setup.source),
+        "restart": setup.schedule.restart,
         "monitor": monitor.state(),
         "neighbor_crops": {} if crops is None else crops.state(),
         "method": setup.method.state_dict(),

@@ -24,9 +24,6 @@ from wcl.training.monitor.stopwatch import Stopwatch
 from wcl.training.monitor.terminal import Terminal
 from wcl.training.step import Step
 
-# Share of constant projection dimensions above which a run is reported as collapsed.
-_COLLAPSED_SHARE = 0.5
-
 
 class Monitor:
     """Collects the metrics of a run and writes them to its folder and the terminal.
@@ -180,7 +177,7 @@ class Monitor:
             )
         timing = self._stopwatch.epoch()
         values |= self._embeddings.diagnostics()
-        if values.get("collapsed", 0) > _COLLAPSED_SHARE:
+        if values.get("collapsed", 0) > diagnostics.COLLAPSED:
             self.log(
                 f"warning: {values['collapsed']:.0%} of the projection's dimensions hardly vary: "
                 "the embeddings have collapsed; try a smaller --optim.lr"
