@@ -153,17 +153,8 @@ def test_each_head_gives_a_projection_by_its_name(heads: tuple[str, ...]) -> Non
     assert tuple(out) == ("h", *heads)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "vit_tiny_patch16_224",
-        "convnext_atto",
-        "conv_tiny",
-        "mobilenetv3_small_050",
-    ],
-)
-def test_backbones_that_are_not_resnets_work(tmp_path: Path, name: str) -> None:
-    encoder = trained(described(name, "native", size=64))
+def test_a_network_of_our_own_works(tmp_path: Path) -> None:
+    encoder = trained(described("conv_tiny", "native", size=64))
     encoder.save(tmp_path / "encoder.safetensors")
     out = encoder(images(2, 64))
     assert out["h"].shape == (2, encoder.feature_dim)
@@ -192,6 +183,34 @@ def test_embed_takes_bytes_pil_images_and_files_alike(tmp_path: Path) -> None:
     assert encoder.embed(files).equal(expected)
 
 
+def test_embed_takes_arrays_and_floats_alike() -> None:
+    encoder, raw = trained(described()), pixels(4, 32)
+    expected = encoder.embed(raw)
+    for same in (raw.numpy(), raw.float() / 255, raw.numpy().astype(">f4") / np.float32(255)):
+        assert encoder.embed(same).equal(expected)
+    mirrored = raw.numpy()[:, :, :, ::-1]  # negative strides
+    assert encoder.embed(mirrored).equal(encoder.embed(raw.flip(-1)))
+    for one in (raw[2], raw[2].numpy(), raw[2].double() / 255):
+        torch.testing.assert_close(encoder.embed(one), expected[2:3])
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (torch.full((1, 3, 32, 32), 2.0), "must be between 0 and 1, not 2 to 2"),
+        (np.full((1, 3, 32, 32), -0.5), "must be between 0 and 1, not -0.5 to -0.5"),
+        (torch.full((1, 3, 32, 32), float("nan")), "must be between 0 and 1, not nan"),
+        (np.zeros((1, 3, 32, 32), np.uint16), "uint8 from 0 to 255 or floats from 0 to 1"),
+        (torch.zeros(1, 3, 32, 32, dtype=torch.long), "uint8 from 0 to 255 or floats"),
+        (np.zeros((2, 32, 32, 3), np.uint8), r"\(N, 3, height, width\), not \(2, 32, 32, 3\)"),
+        (np.zeros((32, 32), np.uint8), r"not \(32, 32\)"),
+    ],
+)
+def test_embed_refuses_pixels_of_another_range_or_shape(given: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        trained(described()).embed(given)
+
+
 def test_embed_crops_larger_pictures_at_the_center(tmp_path: Path) -> None:
     encoder = trained(described())
     array = np.random.default_rng(0).integers(256, size=(50, 70, 3), dtype=np.uint8)
@@ -216,7 +235,7 @@ def test_embed_of_nothing_has_no_rows() -> None:
     [
         ([torch.zeros(3, 32, 32, dtype=torch.uint8)], "list with Tensor in it"),
         (["a.jpg", None], "list with NoneType in it"),
-        (np.zeros((2, 32, 32, 3), np.uint8), "ndarray with ndarray in it"),
+        ([np.zeros((3, 32, 32), np.uint8)], "list with ndarray in it"),
         ({"a.jpg": 1}, "dict"),
         (iter(["a.jpg"]), "list_iterator"),
         (None, "NoneType"),
@@ -230,7 +249,7 @@ def test_embed_says_in_one_line_what_it_takes(
     with pytest.raises(TypeError) as refused:
         trained(described()).embed(given)
     assert str(refused.value) == (
-        "embed takes a file or PIL image, a list of these, or one uint8 tensor "
+        "embed takes a file or PIL image, a list of these, or one tensor or NumPy array "
         f"(N, 3, height, width); got {says}"
     )
 

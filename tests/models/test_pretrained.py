@@ -98,19 +98,31 @@ def test_files_of_torchvision_compute_what_torchvision_computes(tmp_path: Path) 
         torch.testing.assert_close(ours(images), theirs.eval()(images))
 
 
-def test_position_embeddings_are_resized_as_timm_does(tmp_path: Path) -> None:
-    file = weights_file(tmp_path / "vit.safetensors", "test_vit")
-    ours, _ = loaded(file, "test_vit", 96)
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("test_vit", 96),
+        ("swin_tiny_patch4_window7_224", 96),
+        ("eva02_tiny_patch14_224", 98),
+        ("vit_small_patch14_dinov2", 98),
+    ],
+)
+def test_position_embeddings_are_resized_as_timm_does(name: str, size: int, tmp_path: Path) -> None:
+    file = weights_file(tmp_path / "weights.safetensors", name)
+    ours, _ = loaded(file, name, size)
     theirs = timm.create_model(
-        "test_vit",
+        name,
         pretrained=True,
         pretrained_cfg_overlay={"file": str(file)},
         num_classes=0,
-        img_size=96,
+        img_size=size,
     )
     assert_same(ours, theirs.state_dict())
-    same_size, _ = loaded(file, "test_vit", 160)
-    assert_same(same_size, backbone("test_vit"))
+
+
+def test_position_embeddings_of_the_same_size_are_kept(tmp_path: Path) -> None:
+    network, _ = loaded(weights_file(tmp_path / "vit.safetensors", "test_vit"), "test_vit", 160)
+    assert_same(network, backbone("test_vit"))
 
 
 def wrong_architecture(path: Path) -> Path:

@@ -1,13 +1,15 @@
-"""Backbones by name: those of timm, and two small ones for CPUs."""
+"""Backbones by name: those of timm, and two small ones for CPUs.
+
+timm takes a second to import and `conv_tiny` does without it, so functions import it.
+"""
 
 from itertools import pairwise
 from typing import Any, cast
 
-import timm
-from timm.models.resnet import BasicBlock, ResNet
 from torch import nn
 
 from wcl.config import ModelConfig
+from wcl.models.image_sizes import size_options, size_problem, working_sizes
 from wcl.system.errors import InputError, did_you_mean
 
 # Networks for CPUs: a ResNet with 1.2 M parameters and plain convolutions with 0.1 M.
@@ -28,17 +30,24 @@ def build_backbone(model: ModelConfig, channels: int, size: int) -> nn.Module:
     else:
         backbone = _from_timm(name, channels, size)
     if model.stem != "native":
-        if not isinstance(backbone, ResNet):
-            raise InputError(f"--model.stem: {model.stem} is for ResNets; use native for {name}")
-        _shrink_stem(backbone, stride=1 if model.stem == "cifar" else 2)
+        _shrink_stem(backbone, model)
     return backbone
 
 
 def _from_timm(name: str, channels: int, size: int) -> nn.Module:
     check_timm_name(name)
-    try:
+    import timm
+
+    def build(size: int) -> nn.Module:
         return timm.create_model(name, **timm_options(name, channels, size))
-    except (RuntimeError, AssertionError, ValueError) as error:  # such as an impossible size
+
+    try:
+        return build(size)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        known = timm.get_pretrained_cfg(name)
+        native = known.input_size[-1] if known else size
+        if sizes := working_sizes(build, channels, size, native):
+            raise InputError(size_problem("--image_size", name, size, error, sizes)) from error
         raise InputError(f"--model.backbone: {name}: {error}") from error
 
 
@@ -50,6 +59,8 @@ def check_timm_name(name: str) -> bool:
     """
     if name in _SMALL:
         return False
+    import timm
+
     if not timm.is_model(name):
         known = [*timm.list_models(), *_SMALL]
         raise InputError(
@@ -66,14 +77,10 @@ def check_timm_name(name: str) -> bool:
 def timm_options(name: str, channels: int, size: int) -> dict[str, Any]:
     """Return the arguments of `timm.create_model` besides the name.
 
-    >>> timm_options("vit_tiny_patch16_224", 3, 64)
-    {'num_classes': 0, 'in_chans': 3, 'img_size': 64}
+    >>> timm_options("swin_tiny_patch4_window7_224", 3, 64)
+    {'num_classes': 0, 'in_chans': 3, 'img_size': 64, 'strict_img_size': False}
     """
-    options: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
-    pretrained = timm.get_pretrained_cfg(name)
-    if pretrained and pretrained.fixed_input_size:
-        options["img_size"] = size
-    return options
+    return {"num_classes": 0, "in_chans": channels, **size_options(name, size)}
 
 
 def is_timm_model(model: ModelConfig) -> bool:
@@ -83,6 +90,8 @@ def is_timm_model(model: ModelConfig) -> bool:
 
 def _resnet_small(channels: int) -> nn.Module:
     """Build timm's ResNet with one basic block in each of four stages."""
+    from timm.models.resnet import BasicBlock, ResNet
+
     return ResNet(
         BasicBlock,  # type: ignore[arg-type]  # timm annotates an instance, and takes the class
         (1, 1, 1, 1),
@@ -112,8 +121,15 @@ def _conv_tiny(channels: int) -> nn.Module:
     return cast(nn.Module, network)
 
 
-def _shrink_stem(backbone: ResNet, stride: int) -> None:
-    """Replace the 7×7 convolution by a 3×3 with this stride and drop the max-pool."""
+def _shrink_stem(backbone: nn.Module, model: ModelConfig) -> None:
+    """Replace the 7×7 convolution by a 3×3 with the stride of the stem and drop the max-pool."""
+    from timm.models.resnet import ResNet
+
+    if not isinstance(backbone, ResNet):
+        raise InputError(
+            f"--model.stem: {model.stem} is for ResNets; use native for {model.backbone}"
+        )
+    stride = 1 if model.stem == "cifar" else 2
     backbone.maxpool = nn.Sequential()
     old = backbone.conv1
     if isinstance(old, nn.Sequential):  # a deep stem already begins with a 3×3

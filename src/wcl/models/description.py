@@ -7,6 +7,7 @@ from pathlib import Path
 
 from wcl import __version__
 from wcl.config import ModelConfig
+from wcl.data.levels import Levels
 from wcl.system.errors import InputError
 
 _LARGEST = {"channels": 64, "image_size": 4096, "epoch": 2**31, "feature_dim": 2**20}
@@ -30,6 +31,8 @@ class Description:
     scale: tuple[float, float] = (0.08, 1.0)
     """Crop scale of pretraining, as in `AugmentConfig`; classifiers are trained with the same."""
     flip: float = 0.5
+    levels: Levels = ()
+    """Range of the values of images of more than 8 bits, as they were scaled in pretraining."""
     weights: str = ""
     """Name of the weights that training started from; empty for random ones."""
     weights_sha256: str = ""
@@ -53,6 +56,8 @@ def parse_description(text: str, file: Path) -> Description:
         values["model"] = ModelConfig(**values["model"])
         for name in {"heads", "mean", "std", "scale"} & values.keys():
             values[name] = tuple(values[name])
+        if "levels" in values:
+            values["levels"] = tuple(tuple(pair) for pair in values["levels"])
         description = Description(**values)
         if not _is_possible(description):
             raise ValueError
@@ -67,7 +72,9 @@ def _is_possible(description: Description) -> bool:
         for name, largest in _LARGEST.items()
     )
     per_channel = len(description.mean) == len(description.std) == description.channels
+    levels = description.levels
     numbers = [*description.mean, *description.std, *description.scale, description.flip]
+    numbers += [value for pair in levels for value in pair]
     finite = all(type(value) in (int, float) and math.isfinite(value) for value in numbers)
     return (
         bounded
@@ -75,4 +82,6 @@ def _is_possible(description: Description) -> bool:
         and per_channel
         and finite
         and min(description.std) > 0
+        and len(levels) in (0, 1, description.channels)
+        and all(black < white for black, white in levels)
     )

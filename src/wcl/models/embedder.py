@@ -3,8 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
@@ -22,7 +25,10 @@ class Embedder(ABC):
 
     @abstractmethod
     def _features(self, pixels: Tensor) -> Tensor:
-        """Compute (N, C, image_size, image_size) uint8 → (N, feature_dim) on the CPU."""
+        """Compute (N, C, image_size, image_size) → (N, feature_dim) on the CPU.
+
+        The pixels are uint8 from 0 to 255, or floats from 0 to 1.
+        """
 
     def __repr__(self) -> str:
         about = self.description
@@ -31,26 +37,36 @@ class Embedder(ABC):
 
     def embed(
         self,
-        images: Tensor | str | Path | Image.Image | Sequence[str | Path | Image.Image],
+        images: Tensor
+        | NDArray[Any]
+        | str
+        | Path
+        | Image.Image
+        | Sequence[str | Path | Image.Image],
         batch_size: int = 256,
     ) -> Tensor:
         """Compute the features of images.
 
         Args:
-            images: a file, a PIL image, a list of these, or a uint8 tensor
-                (N, C, image_size, image_size). Files and PIL images are resized and cropped at
-                the center.
+            images: a file, a PIL image, or a list of these, which are resized and cropped at the
+                center. Or a tensor or NumPy array of pixels, (N, C, image_size, image_size), or
+                (C, image_size, image_size) for one image: uint8 from 0 to 255, or floats from 0
+                to 1, which the encoder normalizes.
             batch_size: images per forward pass.
 
         Returns:
             (N, feature_dim) on the CPU.
 
         Raises:
-            TypeError, ValueError: `images` are of another type or shape.
+            TypeError, ValueError: `images` are of another type, shape or range.
             InputError: a file cannot be read.
         """
         if isinstance(images, str | Path | Image.Image):
             images = [images]
+        if isinstance(images, np.ndarray):
+            images = self._tensor(images)
+        if isinstance(images, Tensor) and images.ndim == 3:
+            images = images[None]
         if isinstance(images, dict) or not hasattr(images, "__getitem__"):
             raise self._wrong_type(type(images).__name__)
         parts = []
@@ -62,17 +78,39 @@ class Embedder(ABC):
         return torch.cat(parts) if parts else torch.empty(0, self.feature_dim)
 
     def _check(self, pixels: Tensor) -> None:
-        if pixels.dtype != torch.uint8:
-            raise ValueError(f"images must be uint8 with values 0 to 255, not {pixels.dtype}")
+        """Raise ValueError if these are not pixels that the encoder takes."""
+        if pixels.dtype != torch.uint8 and not pixels.is_floating_point():
+            raise ValueError(
+                f"images must be uint8 from 0 to 255 or floats from 0 to 1, not {pixels.dtype}"
+            )
         if pixels.ndim != 4 or pixels.shape[1] != self.description.channels:
             wanted = f"(N, {self.description.channels}, height, width)"
             raise ValueError(f"images must be of shape {wanted}, not {tuple(pixels.shape)}")
+        if pixels.is_floating_point() and pixels.numel():
+            low, high = (float(value) for value in pixels.aminmax())
+            if not (low >= 0 and high <= 1):  # nor NaN
+                raise ValueError(
+                    f"images of floats must be between 0 and 1, not {low:.4g} to {high:.4g}; "
+                    "divide by the largest possible value, and do not normalize"
+                )
+
+    @staticmethod
+    def _between_0_and_1(pixels: Tensor, dtype: torch.dtype) -> Tensor:
+        return pixels.to(dtype) / 255 if pixels.dtype == torch.uint8 else pixels.to(dtype)
 
     def _wrong_type(self, given: str) -> TypeError:
         return TypeError(
-            "embed takes a file or PIL image, a list of these, or one uint8 tensor "
+            "embed takes a file or PIL image, a list of these, or one tensor or NumPy array "
             f"(N, {self.description.channels}, height, width); got {given}"
         )
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        if array.dtype != np.uint8 and array.dtype.kind != "f":  # which torch may not know
+            raise ValueError(
+                f"images must be uint8 from 0 to 255 or floats from 0 to 1, not {array.dtype}"
+            )
+        # Torch takes neither negative strides nor another byte order.
+        return torch.from_numpy(np.ascontiguousarray(array, array.dtype.newbyteorder("=")))
 
     def _pixels(self, images: Sequence[str | Path | Image.Image]) -> Tensor:
         size, channels = self.description.image_size, self.description.channels
@@ -82,7 +120,7 @@ class Embedder(ABC):
                 raise self._wrong_type(f"{type(images).__name__} with {type(image).__name__} in it")
             try:
                 opened = image if isinstance(image, Image.Image) else open_image(Path(image))
-                pixels.append(center_crop(opened, size, channels))
+                pixels.append(center_crop(opened, size, channels, self.description.levels))
             except UnreadableImage as error:
                 folder = isinstance(image, str | Path) and Path(image).is_dir()
                 why = "a folder; `wcl embed` takes all images of one" if folder else error

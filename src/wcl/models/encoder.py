@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from wcl.models.backbones import build_backbone
 from wcl.models.description import Description, parse_description
 from wcl.models.embedder import Embedder
+from wcl.models.image_sizes import size_problem, try_size, working_sizes
 from wcl.models.weights_file import read_with_metadata, write_weights
 from wcl.system.errors import InputError
 from wcl.system.paths import expanded
@@ -61,14 +62,15 @@ class Encoder(nn.Module, Embedder):
         return next(self.parameters()).device
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Convert (N, C, H, W) uint8 to the backbone's input, on its device."""
+        """Convert (N, C, H, W) bytes, or floats from 0 to 1, to the backbone's input."""
         self._check(pixels)
         dtype = next(self.parameters()).dtype
         mean, std = (
             torch.tensor(values, device=self.device).to(dtype)[:, None, None]
             for values in (self.description.mean, self.description.std)
         )
-        return (pixels.to(self.device, non_blocking=True).to(dtype) / 255 - mean) / std
+        pixels = pixels.to(self.device, non_blocking=True)
+        return (self._between_0_and_1(pixels, dtype) - mean) / std
 
     @torch.no_grad()
     def _features(self, pixels: Tensor) -> Tensor:
@@ -213,12 +215,13 @@ def weights_sha256(weights: dict[str, Tensor]) -> str:
 def check_image_size(encoder: Encoder, size: int, setting: str) -> None:
     """Raise InputError, naming what sets it, if the backbone cannot take images of that size."""
     described = encoder.description
-    blank = torch.zeros(2, described.channels, size, size)
+    model, channels, built_for = described.model, described.channels, described.image_size
+
+    def build(other: int) -> nn.Module:
+        return build_backbone(model, channels, other if size == built_for else built_for)
+
     try:
-        with torch.no_grad():
-            encoder.eval()(blank.to(next(encoder.parameters())))
+        try_size(encoder, channels, size)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(
-            f"{setting}: {described.model.backbone} cannot take images of "
-            f"{size}×{size} pixels ({str(error).splitlines()[0]})"
-        ) from error
+        sizes = working_sizes(build, channels, size, built_for)
+        raise InputError(size_problem(setting, model.backbone, size, error, sizes)) from error

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Collection
 from typing import NamedTuple
 
-import timm
 import torch
 from torch import Tensor, nn
 
@@ -51,6 +50,8 @@ def best_fit(given: dict[str, Tensor], backbone: nn.Module, name: str) -> Fit:
         backbone: the network.
         name: its name.
     """
+    import timm  # here, because networks of our own do without it, and it takes a second
+
     wanted: dict[str, Tensor] = backbone.state_dict()
     fit = _fit(given, wanted)
     if not fit.problems or not timm.is_model(name):
@@ -89,6 +90,8 @@ def _is_alike(given: Tensor, wanted: Tensor) -> bool:
 
 def _names_with_classifier(name: str) -> set[str]:
     """Return the names of the tensors of a whole model of timm, its classifier included."""
+    import timm
+
     with torch.device("meta"):
         return {*timm.create_model(name).state_dict()}
 

@@ -1,13 +1,14 @@
 """Opening of the encoder that RUN names: the only place that tells its forms apart."""
 
 import dataclasses
+import re
 from contextlib import suppress
 from pathlib import Path
 
 from wcl.config import ModelConfig
 from wcl.models.description import Description
 from wcl.models.encoder import Encoder, check_image_size, load, weights_sha256
-from wcl.models.pretrained import input_format, load_weights, origin
+from wcl.models.pretrained import input_format, is_encoder, load_weights, origin
 from wcl.system.cache_folder import cache_folder
 from wcl.system.errors import InputError
 from wcl.system.run_argument import TimmModel, timm_model
@@ -32,8 +33,21 @@ def open_encoder(run: str | Path | Encoder, device: str = "cpu") -> Encoder:
     try:
         return _open_timm_model(model).to(device).eval()
     except InputError as error:
-        problem = str(error).removeprefix("--model.backbone: ").removeprefix(f"{model.name}: ")
+        problem = re.sub(r"^--\S+: ", "", str(error)).removeprefix(f"{model.name}: ")
         raise InputError(f"timm:{model.name}: {problem}") from error
+
+
+def run_argument(model: ModelConfig, image_size: int) -> str:
+    """Return the argument of `open_encoder` that opens the weights of a network as they are.
+
+    >>> run_argument(ModelConfig("resnet18", weights="timm"), 96)
+    'timm:resnet18:96'
+    """
+    if model.weights == "timm":
+        return f"timm:{model.backbone}:{image_size}"
+    if is_encoder(model.weights):
+        return model.weights
+    return f"timm:{model.backbone}:{image_size}@{model.weights}"
 
 
 def _open_timm_model(chosen: TimmModel) -> Encoder:

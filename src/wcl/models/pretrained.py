@@ -76,6 +76,15 @@ def input_format(model: ModelConfig) -> InputFormat:
     return InputFormat(int(channels), int(size), mean, std)
 
 
+def is_encoder(weights: str) -> bool:
+    """Return whether wcl wrote the weights, so that they describe the network, too.
+
+    Raises:
+        InputError: there are no such weights.
+    """
+    return _find(weights).description is not None
+
+
 def input_settings(model: ModelConfig) -> dict[str, Any]:
     """Return the settings of a run that follow its weights, by their dotted names."""
     with naming_setting():

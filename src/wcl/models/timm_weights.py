@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import timm
 import torch
 from torch import Tensor
 
@@ -21,6 +20,8 @@ def download(name: str, channels: int, image_size: int) -> dict[str, Tensor]:
     Raises:
         InputError: there are none, or they cannot be downloaded.
     """
+    import timm  # here, because networks of our own do without it, and it takes a second
+
     pretrained = pretrained_cfg(name)
     if not pretrained or not pretrained.has_weights:
         raise InputError(f"timm has no weights for {name}; give a file, or name another model")
@@ -60,4 +61,8 @@ def pretrained_cfg(name: str) -> Any:
     Raises:
         InputError: there is no such network.
     """
-    return timm.get_pretrained_cfg(name) if check_timm_name(name) else None
+    if not check_timm_name(name):
+        return None
+    import timm
+
+    return timm.get_pretrained_cfg(name)
