@@ -10,8 +10,8 @@ from wcl.apps import pretrain
 from wcl.config import DemoConfig
 from wcl.config.layering import settings
 from wcl.data import ArraySource, open_splits
-from wcl.evaluation.evaluate_all import untrained_encoder
 from wcl.evaluation.knn import few_label_accuracy
+from wcl.evaluation.references import untrained_encoder
 from wcl.methods import method_settings
 from wcl.models.encoder import Encoder, load
 from wcl.system.paths import expanded
@@ -58,7 +58,7 @@ def accuracies(encoder: Encoder | None) -> list[float]:
         labeled += [features, source.labels]
     train, train_labels, test, test_labels = labeled
     return [
-        few_label_accuracy(train, train_labels, test, test_labels, count, _DRAWS)
+        few_label_accuracy(train, train_labels, test, test_labels, count, _DRAWS).score
         for count in _LABELS_PER_CLASS
     ]
 

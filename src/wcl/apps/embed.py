@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,8 @@ from torch import Tensor
 from wcl.apps.retrieval import open_encoder, printable
 from wcl.apps.vector_files import WRITERS, Layout, Part, paths_file
 from wcl.config import EmbedConfig
-from wcl.data import Source, open_split, subset, with_channels
+from wcl.config.bounds import check_bounds
+from wcl.data import Source, describe_left_out, open_split, subset, with_format
 from wcl.evaluation.features import BATCH, features_key, none_can_be_read, pixel_batches
 from wcl.models.encoder import Encoder
 from wcl.models.weights_file import read_weights, write_weights
@@ -34,8 +36,13 @@ _KEY = "wcl embed 1"  # start of the key of a folder of chunks
 _UNREADABLE_NAMED = 5
 
 
-def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
-    """Write path, label and vector of every image, like `wcl embed RUN --data SRC`.
+def embed(run: str | Path | Encoder, config: EmbedConfig | None = None, **options: Any) -> Path:
+    """Write path, label and vector of every image, like `wcl embed RUN --data SRC --out FILE`.
+
+    Args:
+        run: a run folder, an encoder file, `timm:NAME`, or an encoder.
+        config: all options of the command.
+        options: single options instead, such as `data="photos", out="vectors.parquet"`.
 
     Returns:
         The path of the file.
@@ -44,7 +51,9 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
         InputError: no encoder, no such data, or an output that exists or cannot be written.
         OSError: writing failed; a second call continues where this one stopped.
     """
-    out = new_file(config.out, tuple(WRITERS))
+    config = config or EmbedConfig(**options)
+    check_bounds(config)
+    out = new_file(str(config.out), tuple(WRITERS))
     suffix = out.suffix.lower()
     partial = expanded(out.with_name(out.name + ".partial"))
     outputs = [paths_file(out), out] if suffix == ".npy" else [out]
@@ -52,8 +61,11 @@ def embed(run: str | Path | Encoder, config: EmbedConfig) -> Path:
         must_be_new(file)
     use_threads(config.threads)
     encoder = open_encoder(run, config.device, config.num_workers)
-    channels = encoder.description.channels
-    sources = [with_channels(s, channels) for s in open_split(config.data, config.split)]
+    described = encoder.description
+    opened = open_split(str(config.data), config.split)
+    if left_out := describe_left_out(*opened):
+        log(f"{config.data}: {left_out}")
+    sources = [with_format(source, described.channels, described.levels) for source in opened]
     store = ChunkStore(partial, encoder, sources)
     try:
         for number, source in enumerate(sources):

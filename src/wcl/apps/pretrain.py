@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from wcl.apps.contact_sheet import write_sheet
+from wcl.apps.end_verdict import show_verdict
 from wcl.apps.neighbor_sheet import neighbor_sheet
 from wcl.config import PretrainConfig
 from wcl.config.layering import settings
@@ -14,6 +15,7 @@ from wcl.methods import method_settings
 from wcl.models.pretrained import input_settings
 from wcl.system.run_folder import RunFolder
 from wcl.training import loop
+from wcl.training.callback import Callback
 from wcl.training.setup import TrainingSetup
 
 
@@ -41,10 +43,37 @@ def pretrain(
 
 
 def run(
-    config: PretrainConfig, resume: bool = False, recipe: str = "", quiet: bool = False
+    config: PretrainConfig,
+    resume: bool = False,
+    recipe: str = "",
+    quiet: bool = False,
+    callbacks: tuple[Callback, ...] = (),
 ) -> bool:
     """Train with k-NN evaluation and pictures of neighbors; see `wcl.training.loop.run`."""
-    return loop.run(config, resume, recipe, (KnnCallback(config), NeighborSheet()), quiet)
+    callbacks = (KnnCallback(config), NeighborSheet(), *callbacks)
+    return loop.run(config, resume, recipe, callbacks, quiet)
+
+
+def run_with_verdict(config: PretrainConfig, resume: bool, recipe: str) -> bool:
+    """Train, and print a verdict on the run if it finished in this session."""
+    end = EndOfRun()
+    finished = run(config, resume, recipe, callbacks=(end,))
+    if end.epoch == config.epochs:
+        show_verdict(RunFolder(config.out), config.device)
+    return finished
+
+
+class EndOfRun:
+    """Remember the last epoch that this process finished as rank zero."""
+
+    epoch = 0
+
+    def check(self, source: Source) -> None:
+        pass
+
+    def __call__(self, setup: TrainingSetup, epoch: int) -> dict[str, float]:
+        self.epoch = epoch
+        return {}
 
 
 class NeighborSheet:

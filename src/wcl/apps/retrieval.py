@@ -1,17 +1,19 @@
 """Opening of an encoder and its images, and display of results, for commands that use both."""
 
+import csv
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from wcl.apps.contact_sheet import Tile, thumbnail
-from wcl.config import RetrievalConfig
-from wcl.data import Source, open_source, with_channels
+from wcl.data import Source, open_source, with_format
 from wcl.evaluation.features import features_and_rows
 from wcl.models import opening
 from wcl.models.encoder import Encoder
-from wcl.system.files import free_name, new_file
+from wcl.system.files import atomic_write, free_name, must_be_new, new_file
 from wcl.system.machine import best_device, check_workers
 from wcl.system.paths import one_line
 
@@ -32,20 +34,40 @@ def open_images(data: str | Path | Source) -> Source:
 
 def image_features(encoder: Encoder, source: Source, num_workers: int) -> tuple[Tensor, Tensor]:
     """Return the features of the readable images, (n, D), and the images' indices, (n,)."""
-    channels = encoder.description.channels
-    return features_and_rows(encoder, with_channels(source, channels), num_workers)
+    described = encoder.description
+    prepared = with_format(source, described.channels, described.levels)
+    return features_and_rows(encoder, prepared, num_workers)
 
 
-def sheet_path(config: RetrievalConfig, default: str, as_json: bool) -> Path | None:
+def sheet_path(out: str, default: str, as_json: bool) -> Path | None:
     """Return the file for the contact sheet; with --json there is one only on request."""
-    if config.out:
-        return new_file(config.out, (".png",))
+    if out:
+        return new_file(out, (".png",))
     return None if as_json else free_name(default)
+
+
+def table_and_sheet(out: str, default: str, as_json: bool) -> tuple[Path, Path] | None:
+    """Return the files for a CSV table and its contact sheet, as `sheet_path` does."""
+    if not out:
+        return None if as_json else (free_name(f"{default}.csv"), free_name(f"{default}.png"))
+    table = new_file(out, (".csv",))
+    must_be_new(table.with_suffix(".png"))
+    return table, table.with_suffix(".png")
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a CSV file, completely or not at all."""
+    with (
+        atomic_write(path) as unfinished,
+        unfinished.open("w", newline="", encoding="utf-8", errors="replace") as file,
+    ):
+        csv.writer(file).writerows([header, *rows])
 
 
 def image_tile(source: Source, index: int, caption: str) -> Tile:
     """Return a tile with an image, the caption and the image's short name."""
-    return Tile(thumbnail(source.image(index)), caption, short_name(source.where(index)))
+    image = thumbnail(source.image(index), source.levels)
+    return Tile(image, caption, short_name(source.where(index)))
 
 
 def short_name(path: str) -> str:

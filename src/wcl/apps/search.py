@@ -101,7 +101,7 @@ def show_search(run: str, config: SearchConfig, as_json: bool) -> None:
     if not files:
         raise InputError("--query: name an image to compare with")
     use_threads(config.threads)
-    out = retrieval.sheet_path(config, "neighbors.png", as_json)
+    out = retrieval.sheet_path(config.out, "neighbors.png", as_json)
     source = retrieval.open_images(config.data)
     results = search(run, source, files, config.k, config.device, config.num_workers)
     if out:
@@ -130,7 +130,7 @@ def _files(value: str) -> list[str]:
 
 
 def _row(file: str, result: Neighbors, source: Source) -> Row:
-    image = thumbnail(open_image(expanded_image(file)))
+    image = thumbnail(open_image(expanded_image(file)), source.levels)
     query = Tile(image, "query", retrieval.short_name(result.query))
     tiles = [
         retrieval.image_tile(source, neighbor.index, f"{neighbor.cosine:.3f}")

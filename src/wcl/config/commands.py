@@ -3,7 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from wcl.config.bounds import Count, Seed, Threads, Workers, between
+from wcl.config.bounds import (
+    Count,
+    PositiveCount,
+    Probability,
+    Seed,
+    Threads,
+    Workers,
+    between,
+)
 from wcl.config.pretraining import PretrainConfig
 
 
@@ -53,8 +61,6 @@ class RetrievalConfig:
 
     data: str = ""
     """Images, as for `wcl pretrain`; the training split if there are splits."""
-    out: str = ""
-    """PNG file to write; by default a new file in the current folder, or none with --json."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
     num_workers: Workers = -1
@@ -69,19 +75,41 @@ class SearchConfig(RetrievalConfig):
 
     query: list[str] = field(default_factory=list)
     """Images to compare with."""
-    k: int = 12
+    k: PositiveCount = 12
     """Number of neighbors of each query; `-k` means the same."""
+    out: str = ""
+    """PNG file to write; by default a new file in the current folder, or none with --json."""
 
 
 @dataclass
-class DuplicatesConfig(RetrievalConfig):
-    """Find groups of near-duplicate images. Prints a table and draws the largest groups in
-    duplicates.png; nothing is deleted or moved."""
+class GroupsConfig(RetrievalConfig):
+    """Settings of every command that groups images."""
 
-    threshold: float = 0.97
-    """Cosine similarity above which two images count as duplicates. How similar different images
-    are depends on the encoder: raise it if groups mix different images, lower it if copies are
-    missed."""
+    out: str = ""
+    """CSV file to write, with a picture beside it: groups.csv and groups.png. By default new files
+    in the current folder, or none with --json."""
+
+
+@dataclass
+class DuplicatesConfig(GroupsConfig):
+    """Find groups of near-duplicate images. The encoder and the pixels of reduced images suggest
+    pairs, and a comparison of the pixels confirms them, also of slightly cropped, mirrored,
+    brightened, resized and recompressed copies. Prints the largest groups, writes all of them to
+    duplicates.csv and draws duplicates.png; nothing is deleted or moved."""
+
+    threshold: Probability = 0.0
+    """Similarity from which two images count as duplicates: the correlation of their edges, at most
+    1; 0 chooses the widest gap between similarities around 0.9. Raise it if groups mix different
+    images, lower it if copies are missed."""
+
+
+@dataclass
+class ClusterConfig(GroupsConfig):
+    """Group all images by their features. Prints the sizes of the groups, writes path, group and
+    distance of every image to cluster.csv and draws the center of each group in cluster.png."""
+
+    groups: Count = 0
+    """Number of groups; 0 chooses the level of the hierarchy of groups with the best silhouette."""
 
 
 @dataclass

@@ -18,6 +18,7 @@ from wcl.ops.randomness import Integers
 from wcl.system.errors import InputError, RunError
 from wcl.system.machine import available_memory
 from wcl.system.progress import track
+from wcl.system.units import size
 
 _BYTES = 2  # half precision
 # Number of images up to which every pair is compared: about a minute for 512 features.
@@ -97,11 +98,11 @@ class FeatureBank:
     def describe(self) -> str:
         """Return its size as text: 1,281,167 images × 2048 features × 2 B = 5.2 GB."""
         images, dimensions = self._shape
-        text = f"{images:,} images × {dimensions} features × {_BYTES} B = {_size(self.bytes)}"
+        text = f"{images:,} images × {dimensions} features × {_BYTES} B = {size(self.bytes)}"
         processes = self._world.size
         if processes == 1:
             return text
-        return f"{text}, {_size(self.bytes / processes)} in each of {processes} processes"
+        return f"{text}, {size(self.bytes / processes)} in each of {processes} processes"
 
     def store(self, by_process: list[Integers], h: Tensor) -> None:
         """Store the features of a step, each on the process that holds its row.
@@ -210,12 +211,6 @@ class FeatureBank:
         self.seen.copy_(state["seen"])
 
 
-def _size(count: float) -> str:
-    if count >= 1e9:
-        return f"{count / 1e9:.1f} GB"
-    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
-
-
 def _memory_map(folder: Path, rows: int, dimensions: int) -> Tensor:
     """Return a file of zeros as a tensor, its disk space already allocated.
 
@@ -238,6 +233,6 @@ def _memory_map(folder: Path, rows: int, dimensions: int) -> Tensor:
                 Path(name).unlink()
     except OSError as error:
         raise RunError(
-            f"{folder}: no room for a feature bank of {_size(count * _BYTES)} ({error.strerror})"
+            f"{folder}: no room for a feature bank of {size(count * _BYTES)} ({error.strerror})"
         ) from error
     return flat.view(rows, dimensions)
