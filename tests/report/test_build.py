@@ -87,6 +87,10 @@ def test_without_labels_the_page_says_what_is_left_out(tmp_path: Path) -> None:
     page = report_of(tiny_photo_run(data, tmp_path / "run"))
     assert page.data["map"]["labels"] is None
     assert "the images have no labels" in page.text
+    assert "no scores yet" not in page.text
+    verdict = page.text.index("Was it trained long enough?")  # which comes first
+    assert "are few" in page.text[verdict:] and verdict < page.text.index("No accuracy")
+    assert page.text.count("Next: train again") == 1
     assert "unknown which groups are pure" in page.text
     assert "Purest" not in page.text
     assert "purity" not in [chart["name"] for chart in page.data["charts"]]

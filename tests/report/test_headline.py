@@ -33,8 +33,8 @@ def test_the_headline_counts_the_images_that_were_trained_on(page: Page, tmp_pat
     every = settings_alone(tmp_path / "every")
     some = settings_alone(tmp_path / "some", limit=128)
     classes = settings_alone(tmp_path / "classes", classes=3, limit=1000)
-    assert "wcl on digits: trained on all 1,297 images" in report_of(every).text
-    assert "wcl on digits: trained on 128 of 1,297 images" in report_of(some).text
+    assert "wcl on digits, unfinished: trained on all 1,297 images" in report_of(every).text
+    assert "wcl on digits, unfinished: trained on 128 of 1,297 images" in report_of(some).text
     labels = open_source("digits").labels
     assert labels is not None
     several = f"trained on {int((labels < 3).sum())} (classes) and 128 (some) of 1,297 images"
@@ -45,6 +45,15 @@ def test_the_headline_says_how_many_images_are_shown(tmp_path: Path) -> None:
     page = report_of(tiny_run(tmp_path / "run", epochs=1), images=40)
     assert "trained on 128 of 1,297 images; 40 are shown here" in page.text
     assert "--data digits --images 40" in page.text
+
+
+def test_an_unfinished_run_is_called_so(page: Page, tmp_path: Path) -> None:
+    assert "nfinished" not in page.text
+    run = tiny_run(tmp_path / "run", epochs=1)
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("epochs: 1\n", "epochs: 7\n", 1))
+    text = report_of(run, images=40).text
+    assert "Unfinished: “run” has been trained for 1 of 7 epochs; its scores may" in text
 
 
 def test_losses_of_two_batch_sizes_do_not_compare(run: Path) -> None:

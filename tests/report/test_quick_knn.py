@@ -9,13 +9,17 @@ import torch.nn.functional as F
 
 import wcl
 from runs import tiny_run
+from wcl.apps import demo
 from wcl.models.encoder import Encoder, load
 from wcl.report.quick_knn import scores_of
 from wcl.report.runs import read_run
 
 
 def test_a_quick_knn_is_that_of_the_evaluation(run: Path, photos: Path) -> None:
-    (row,) = scores_of([read_run(str(run))], [load(run)], str(photos), 0).rows
+    *few, row = scores_of([read_run(str(run))], [load(run)], str(photos), 0).rows
+    smallest = int(row.setting.removeprefix("k = "))  # class
+    expected = [f"{count} per class" for count in (1, 3, 10) if count <= smallest]
+    assert [one.setting for one in few] == expected
     found = wcl.evaluate(run, "knn", photos, num_workers=0)
     assert row.runs == {0: found.score}
     assert (row.n_train, row.n_test) == (found.n_train, found.n_test)
@@ -27,7 +31,12 @@ def test_a_quick_knn_is_that_of_the_evaluation(run: Path, photos: Path) -> None:
 
 def test_raw_pixels_vote_by_cosine(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "digits")
-    (row,) = scores_of([read_run(str(run))], [load(run)], "digits", 0).rows
+    *few, row = scores_of([read_run(str(run))], [load(run)], "digits", 0).rows
+    expected = zip(demo.accuracies(None), demo.accuracies(load(run)), strict=True)
+    for one, (pixels, score) in zip(few, expected, strict=False):  # the demo also has all labels
+        assert one.runs == {0: pytest.approx(score)} and one.pixels == pytest.approx(
+            pixels, abs=0.01
+        )
     train, test = wcl.data.open_splits("digits")
     assert isinstance(train, wcl.data.ArraySource) and isinstance(test, wcl.data.ArraySource)
     assert train.labels is not None and test.labels is not None

@@ -1,4 +1,4 @@
-"""The scores of a report: evaluations or a quick k-NN, and the verdict on them."""
+"""The scores of a report: evaluations or quick scores, and the verdict on them."""
 
 import os
 import re
@@ -23,9 +23,9 @@ def test_what_was_evaluated_is_shown_and_not_measured_again(copy: Path, photos: 
     found: dict[str, Any] = {"data": str(photos), "left_out": {"lowshot": "too few"}}
     write_evaluation(copy, *rows, **found, sha256=load(copy).description.sha256)
     page = report_of(copy)
-    assert "87.5% of" in page.text and "0.938" in page.text
+    assert "0.875" in page.text and "93.8% of" in page.text
     assert "no lowshot: too few" in page.text
-    assert "quick k-NN" not in page.text
+    assert "quick scores" not in page.text
     assert "trained further" not in page.text
     write_evaluation(copy, *rows, **found, sha256="0" * 64)
     assert "trained further since its evaluation" in report_of(copy).text
@@ -62,30 +62,60 @@ def test_what_was_evaluated_on_other_data_says_so(
     write_evaluation(run, {"encoder": 0.875}, **about)
     page = report_of(run)
     assert f"k = 3, on {said}" in page.text and "0.875" in page.text
-    assert "quick k-NN" in page.text and "87.5%" not in page.text
+    assert "quick scores" in page.text and "87.5%" not in page.text
+
+
+def score_row(
+    runs: dict[int, float], untrained: dict[int, float], protocol: str = "knn", **values: Any
+) -> Row:
+    """A row of the table, with values that all runs have in common."""
+    row: dict[str, Any] = {"protocol": protocol, "setting": "k = 5", "measure": "top1"}
+    row |= {"n_train": 900, "n_test": 1000, **values}
+    scores = Scores()
+    for number, score in runs.items():
+        scores.add(number, {**row, "encoder": score, "untrained": untrained[number]})
+    return scores.rows[0]
 
 
 @pytest.mark.parametrize(("score", "answer"), [(0.9, "Yes"), (0.83, "Not clearly"), (0.5, "No")])
 def test_the_answer_depends_on_the_better_baseline(score: float, answer: str) -> None:
-    row = Row("knn", "k = 5", "top1", 900, 1000, {0: score}, {0: 0.3}, pixels=0.8)
+    row = score_row({0: score}, {0: 0.3}, pixels=0.8)
     (verdict,) = verdicts(Scores([row]), ["a"])
     assert verdict.answer == answer
-    assert f"{abs(score - 0.8) * 100:.1f} points" in verdict.sentence
+    assert f"{100 * abs(score - 0.8):.1f} ± " in verdict.sentence
+
+
+def test_scores_on_other_data_do_not_decide_if_there_are_some_on_these() -> None:
+    scores = Scores([score_row({0: 0.5}, {0: 0.5})])
+    scores.add(0, {**scores.rows[0].measured[0], "encoder": 0.9}, "elsewhere")
+    (verdict,) = verdicts(scores, ["a"])
+    assert verdict.answer == "Not clearly" and "90.0%" not in verdict.sentence
+
+
+def test_the_untouched_encoder_is_shown_and_named(copy: Path, photos: Path) -> None:
+    about: dict[str, Any] = {"data": str(photos), "pretrained_run": "timm:resnet18@`<b>.pth"}
+    write_evaluation(copy, {"encoder": 0.5, "pretrained": 0.875, "n_test": 900}, **about)
+    page = report_of(copy)
+    assert "No: by k\u2011NN, the encoder classifies 50.0%" in page.text
+    assert "87.5% untouched" in page.text and "timm:resnet18@" in page.text
+    assert "path" in {name for name, _ in page.elements}
 
 
 def score_table(row: Row) -> str:
     """The markup of a table of one row."""
     template = environment().get_template("scores.html")
-    return template.render(scores=Scores([row]), names=["a", "b"], verdicts=[], notes=[])
+    return template.render(
+        scores=Scores([row]), names=["a", "b"], verdicts=[], unlabeled={}, notes=[]
+    )
 
 
 @pytest.mark.parametrize(
     ("row", "marked"),
     [
-        (Row("knn", "", "top1", 9, 9, {0: 0.9, 1: 0.8}, {0: 0.5, 1: 0.5}, pixels=0.7), ["0.900"]),
-        (Row("knn", "", "top1", 9, 9, {0: 0.9, 1: 0.8}, {0: 0.95, 1: 0.95}), []),
-        (Row("knn", "", "top1", 9, 9, {0: 0.6, 1: 0.5}, {0: 0.3, 1: 0.4}, pixels=0.7), []),
-        (Row("knn", "", "top1", 9, 9, {1: 0.8}, {0: 0.5, 1: 0.5}), []),
+        (score_row({0: 0.9, 1: 0.8}, {0: 0.5, 1: 0.5}, pixels=0.7), ["0.900"]),
+        (score_row({0: 0.9, 1: 0.8}, {0: 0.95, 1: 0.95}), []),
+        (score_row({0: 0.6, 1: 0.5}, {0: 0.3, 1: 0.4}, pixels=0.7), []),
+        (score_row({1: 0.8}, {0: 0.5, 1: 0.5}), []),
     ],
 )
 def test_the_better_run_stands_out_if_it_is_also_better_than_no_training(
@@ -99,12 +129,12 @@ def test_the_better_run_stands_out_if_it_is_also_better_than_no_training(
     ("row", "says"),
     [
         (
-            Row("knn", "", "top1", 9, 9, {0: 0.9, 1: 0.8}, {0: 0.5, 1: 0.5}, pixels=0.7),
+            score_row({0: 0.9, 1: 0.8}, {0: 0.5, 1: 0.5}, pixels=0.7),
             ["raw pixels", "a", "b"],
         ),
-        (Row("knn", "", "top1", 9, 9, {0: 0.9, 1: 0.8}, {0: 0.5, 1: 0.5}), ["untrained", "a", "b"]),
-        (Row("linear", "", "top1", 9, 9, {1: 0.8}, {1: 0.3}), ["b"]),
-        (Row("finetune", "", "top1", 9, 9, {0: 0.8}, {0: 0.3}), ["from scratch", "a"]),
+        (score_row({0: 0.9, 1: 0.8}, {0: 0.5, 1: 0.5}), ["untrained", "a", "b"]),
+        (score_row({1: 0.8}, {1: 0.3}, "linear"), ["b"]),
+        (score_row({0: 0.8}, {0: 0.3}, "finetune"), ["from scratch", "a"]),
     ],
 )
 def test_the_legend_of_scores_has_every_mark_that_is_drawn_and_no_other(

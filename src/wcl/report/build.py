@@ -6,12 +6,22 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from wcl.config import ReportConfig
+from wcl.config.bounds import check_bounds
+from wcl.data import with_format
 from wcl.models.encoder import Encoder, load
 from wcl.report.charts import charts
 from wcl.report.groups import run_groups
-from wcl.report.headline import ReportData, data_notes, headline, loss_notes, open_data
+from wcl.report.headline import (
+    ReportData,
+    data_notes,
+    headline,
+    loss_notes,
+    open_data,
+    unfinished,
+)
 from wcl.report.images import ReportImages, choose, encode
 from wcl.report.maps import maps
 from wcl.report.page import render
@@ -19,6 +29,7 @@ from wcl.report.provenance import commands, machine_facts, run_provenance
 from wcl.report.quick_knn import scores_of
 from wcl.report.runs import Run, read_runs, shortened
 from wcl.report.scores import evaluated, verdicts
+from wcl.report.unlabeled import unlabeled_verdicts
 from wcl.system.errors import InputError
 from wcl.system.files import atomic_write, new_file
 from wcl.system.machine import best_device, use_threads
@@ -26,17 +37,30 @@ from wcl.system.machine import best_device, use_threads
 _MAX_NAME = 60  # characters of the names of other runs in the name of a report
 
 
-def write_report(paths: Sequence[str], config: ReportConfig) -> Path:
+def write_report(
+    runs: str | Path | Sequence[str | Path], config: ReportConfig | None = None, **options: Any
+) -> Path:
     """Write the report of one or several runs: the same as `wcl report RUN … --data SRC`.
+
+    Args:
+        runs: the folder of a run, `timm:NAME`, or several of these.
+        config: all options of the command.
+        options: single options instead, such as `data="photos"` or `out="report.html"`.
+
+    Returns:
+        The path of the page.
 
     Raises:
         InputError: a folder holds no run, the data do not exist, or the page cannot be written.
     """
+    config = config or ReportConfig(**options)
+    check_bounds(config)
     use_threads(config.threads)
-    runs = read_runs(paths)
-    out = new_file(config.out, (".html",)) if config.out else default_file(runs)
+    paths = [runs] if isinstance(runs, str | Path) else runs
+    found = read_runs([str(path) for path in paths])
+    out = new_file(str(config.out), (".html",)) if config.out else default_file(found)
     _must_be_writable(out)
-    page = _page(runs, config)
+    page = _page(found, config)
     with atomic_write(out) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
     print(f"wrote {out}, {out.stat().st_size / 2**20:.1f} MB; open it in a browser")
@@ -74,7 +98,7 @@ def _must_be_writable(out: Path) -> None:
 
 
 def _page(runs: Sequence[Run], config: ReportConfig) -> str:
-    data = open_data(runs, config.data)
+    data = open_data(runs, str(config.data))
     encoders = [_load(run, config.device) for run in runs]
     images, image_notes = _choose_images(data, encoders, config)
     groups, map_data, map_notes = [], None, image_notes
@@ -102,7 +126,8 @@ def _page(runs: Sequence[Run], config: ReportConfig) -> str:
         kind="wcl report",
         names=names,
         lead=headline(runs, data, images),
-        verdicts=verdicts(scores, names),
+        verdicts=[*unfinished(runs), *verdicts(scores, names)],
+        unlabeled=unlabeled_verdicts(runs, encoders, data, scores, config.num_workers),
         scores=scores,
         notes=[
             *scores.notes,
@@ -157,7 +182,9 @@ def _choose_images(
         return None, [data.problem]
     if not any(encoders):
         return None, ["No groups and no map: there is no encoder until the first epoch has ended."]
-    images = choose(data.source, config.images, config.seed)
+    first = next(encoder for encoder in encoders if encoder is not None).description
+    source = with_format(data.source, data.source.channels, first.levels)
+    images = choose(source, config.images, config.seed)
     if len(images) < 2:
         return None, [f"{shortened(data.spec)}: hardly any image can be read."]
     unreadable = f"{images.unreadable:,} images cannot be read and are left out."

@@ -36,9 +36,9 @@ METRICS = (
     Metric("rankme", "RankMe", "Effective number of dimensions; near 1 means collapse."),
     Metric("alignment", "Alignment", "Distance between the two views of an image; 0 is best."),
     Metric("uniformity", "Uniformity", "0 means collapse, about −4 an even spread on the sphere."),
-    Metric("collapsed", "Collapsed dimensions", "Dimensions that hardly vary; 0% is best.", True),
+    Metric("collapsed", "Collapsed dimensions", "Hardly vary; over 50% is a collapse.", True),
     Metric("components", "Groups in a batch", "Typically about a quarter of the batch size."),
-    Metric("largest_component", "Largest group", "Share of the batch; it should stay small.", True),
+    Metric("largest_component", "Largest group", "Share of the batch; over 25% is too much.", True),
     Metric("purity", "Purity of groups", "Images of the main class of their group.", True),
     Metric("collision_rate", "Collisions", "Negative pairs that are of the same class.", True),
     Metric("positives", "Positives", "Other images that an image takes as positives."),
@@ -49,6 +49,8 @@ METRICS = (
     Metric("images_per_second", "Images per second", "The speed of training."),
     Metric("data_wait", "Waiting for data", "If it is large, raise --num_workers.", True),
 )
+# What verdicts on runs use; the other curves are for a closer look.
+_MATTER = {"loss", "knn_top1", "collapsed", "largest_component"}
 _NOT_DRAWN = {"kind", "step", "epoch", "seconds", "search_seconds", "search_share"}
 _NOT_DRAWN |= {"skipped", "overflows", "search_recall"}
 _NOT_DRAWN |= {"pair_precision", "pair_recall", "crop_same_class"}
@@ -59,8 +61,9 @@ def charts(runs: Sequence[Run]) -> dict[str, Any]:
 
     Returns:
         `x`, the name of the common axis: "epoch", or "step" until all runs have finished one;
-        `charts`, each with `lines`: for every run [[x, …], [y, …]] or None; and with `dots`, the
-        same for single steps where the line is their running mean.
+        `charts`, each with `matters`, whether verdicts use it; with `lines`: for every run
+        [[x, …], [y, …]] or None; and with `dots`, the same for single steps where the line is
+        their running mean.
     """
     per_epoch = [_steps_per_epoch(run) for run in runs]
     by_epoch = any(per_epoch) and all(per_epoch[i] for i, run in enumerate(runs) if run.lines)
@@ -70,7 +73,8 @@ def charts(runs: Sequence[Run]) -> dict[str, Any]:
         curves = [_curve(run.lines, metric, x) for run, x in zip(runs, scales, strict=True)]
         if any(curve.line for curve in curves):
             lines, dots = [curve.line for curve in curves], [curve.dots for curve in curves]
-            found.append({**metric._asdict(), "lines": lines, "dots": dots})
+            drawn = {"lines": lines, "dots": dots, "matters": metric.name in _MATTER}
+            found.append({**metric._asdict(), **drawn})
     return {"x": "epoch" if by_epoch else "step", "charts": found}
 
 

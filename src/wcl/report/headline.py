@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from wcl.data import Source, absolute, first_classes, open_source
+from wcl.evaluation.comparison import Verdict
 from wcl.report.images import ReportImages
 from wcl.report.runs import Run, shortened
 from wcl.system.errors import InputError
@@ -52,6 +53,8 @@ def headline(runs: Sequence[Run], data: ReportData, images: ReportImages | None)
         dict.fromkeys(f"{run.name} as it is" if run.encoder else run.config.method for run in runs)
     )
     line = f"{methods} on {shortened(data.spec)}"
+    if any(run.is_unfinished for run in runs):
+        line += ", unfinished"
     if data.everything is None:
         return line
     total = len(data.everything)
@@ -73,6 +76,19 @@ def _training_images(run: Run, everything: Source) -> int:
     """Return how many images a run with these data is trained on."""
     count = len(first_classes(everything, run.config.classes))
     return min(run.config.limit or count, count)
+
+
+def unfinished(runs: Sequence[Run]) -> list[Verdict]:
+    """Return that the scores of a run are not final, for each run that could go on."""
+    return [
+        Verdict(
+            "Unfinished",
+            f"“{run.name}” has been trained for {run.epochs_done:,} of {run.config.epochs:,} epochs"
+            f"{'; its scores may still change' if run.epochs_done else ''}.",
+        )
+        for run in runs
+        if run.is_unfinished
+    ]
 
 
 def data_notes(runs: Sequence[Run], data: ReportData) -> list[str]:

@@ -5,11 +5,12 @@ from typing import Any
 
 from wcl.report.charts import charts
 from wcl.report.page import render
-from wcl.report.provenance import commands, duration, evaluation_command, run_provenance
+from wcl.report.provenance import commands, evaluation_command, run_provenance
 from wcl.report.runs import Run, shortened
 from wcl.report.scores import evaluated, verdicts
 from wcl.report.trainer import trainer
 from wcl.system.run_folder import RunFolder
+from wcl.system.units import duration
 from wcl.training.provenance import shell_command
 
 _SCRIPTS = ("charts.js", "watch.js")
@@ -27,13 +28,14 @@ def run_page(run: Run) -> str:
     return render(
         "watch.html",
         _SCRIPTS,
-        {"page": _page_version(run.files, _finished(run))},
+        {"page": _page_version(run.files, not run.is_unfinished)},
         live=True,
         title=f"wcl watch: {run.name}",
         kind="wcl watch",
         names=[run.name],
         lead=f"{run.config.method} on {shortened(run.config.data)}",
         verdicts=verdicts(scores, [run.name]),
+        unlabeled={},
         scores=scores,
         notes=notes,
         has_curves=True,
@@ -67,10 +69,10 @@ def run_state(run: Run, version: str = "") -> dict[str, Any]:
     training, pid = trainer(run.folder)
     now = str(len(run.lines))
     state: dict[str, Any] = {
-        "page": _page_version(run.files, _finished(run)),
+        "page": _page_version(run.files, not run.is_unfinished),
         "status": _status(run, training),
         "training": training,
-        "stoppable": pid is not None and not _finished(run),
+        "stoppable": pid is not None and run.is_unfinished,
         "progress": run.epochs_done / run.config.epochs,
         "version": now,
         "neighbors": _modified(run.files.neighbors),
@@ -97,7 +99,7 @@ def _status(run: Run, training: bool) -> str:
         status = "nothing is logged yet"
         if training:
             status += f"; the first metrics come after {run.config.log.every} steps or one epoch"
-    if _finished(run):
+    if not run.is_unfinished:
         return f"finished: {done} epochs, {run.lines[-1]['step']:,} steps"
     if not training:
         command = shell_command("wcl", "pretrain", "--out", shortened(run.folder), "--resume")
@@ -106,10 +108,6 @@ def _status(run: Run, training: bool) -> str:
         seconds = sum(line["seconds"] for line in epochs) / len(epochs)
         status += f", about {duration(seconds * (planned - done))} left"
     return status
-
-
-def _finished(run: Run) -> bool:
-    return run.epochs_done >= run.config.epochs
 
 
 def _page_version(files: RunFolder, finished: bool) -> str:

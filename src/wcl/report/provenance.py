@@ -11,9 +11,11 @@ from wcl.config import PretrainConfig, flat
 from wcl.config.recipes import recipe_names
 from wcl.config.run_config import read_recipe
 from wcl.report.runs import Run, shortened
+from wcl.system.units import duration
 from wcl.training.provenance import hardware, shell_command, versions
 
 _NOT_COMPARED = ("data", "out")
+_EXTENDED = "change of length"
 
 
 class Difference(NamedTuple):
@@ -106,6 +108,7 @@ def _typed_value(value: Any) -> str:
 def training_facts(run: Run) -> list[tuple[str, str]]:
     """Return how far a run has come, how long it took, and when it was last updated."""
     facts = [("epochs", f"{run.epochs_done:,} of {run.config.epochs:,}"), *_weights_facts(run)]
+    facts += [(_EXTENDED, session.extension) for session in run.sessions if session.extension]
     if run.epochs:
         facts.append(("training time", duration(sum(line["seconds"] for line in run.epochs))))
     if run.lines:
@@ -165,6 +168,11 @@ def commands(runs: Sequence[Run], data: str, report_options: Sequence[str] = ())
         out = ["--out", f"{folder}-again"]
         if run.sessions and run.sessions[0].command:
             lines.append((f"{run.name}: the original command", run.sessions[0].command))
+        lines += [
+            (f"{run.name}: then given other epochs", session.command)
+            for session in run.sessions
+            if session.extension and session.command
+        ]
         config = run.files.config.name
         words = ["wcl", "pretrain", "--config", f"{folder}/{config}", *out]
         lines.append((f"{run.name}: train again with its {config}", shell_command(*words)))
@@ -185,19 +193,6 @@ def evaluation_command(run: Run, data: str) -> str:
     if run.config.classes:
         words += ["--classes", str(run.config.classes)]
     return shell_command(*words)
-
-
-def duration(seconds: float) -> str:
-    """Return a duration for people.
-
-    >>> duration(75), duration(3700)
-    ('1 min 15 s', '1 h 1 min')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _date(timestamp: float) -> str:

@@ -1,4 +1,4 @@
-"""Quick k-NN scores of runs that are not evaluated yet, and of baselines without training."""
+"""Quick scores by nearest neighbors, of runs that are not evaluated yet and without training."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,17 +7,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from wcl.config import KnnConfig
-from wcl.data import Source, first_classes, in_memory, limited, open_splits, with_channels
-from wcl.evaluation.evaluate_all import untrained_encoder
-from wcl.evaluation.features import pixel_batches
-from wcl.evaluation.knn import knn, predict
+from wcl.data import Source, first_classes, in_memory, limited, open_splits, with_format
+from wcl.evaluation.features import features, pixel_batches
+from wcl.evaluation.knn import default_k, few_label_accuracy, predict
+from wcl.evaluation.references import (
+    chance_level,
+    pretrained_encoder,
+    pretrained_run,
+    untrained_encoder,
+)
 from wcl.evaluation.splits import match_classes
+from wcl.evaluation.uncertainty import Figure, accuracy, interval, margin
 from wcl.models.encoder import Encoder
 from wcl.report.runs import Run
 from wcl.report.scores import Scores, evaluated, other_data
 from wcl.system.errors import InputError, RunError
 
+_LABELS_PER_CLASS = (1, 3, 10)  # as in `wcl demo`
 _TRAIN, _TEST = 2000, 500
 # Up to this many images all are used: for networks, and for pixels alone.
 _ALL_FOR_NETWORKS, _ALL_FOR_PIXELS = 3000, 12_000
@@ -34,13 +40,22 @@ class Splits(NamedTuple):
     """Whether these are all images of the data."""
 
 
+class LabeledFeatures(NamedTuple):
+    """Features and labels of the readable images, in the order of `few_label_accuracy`."""
+
+    train: Tensor
+    train_labels: Tensor
+    test: Tensor
+    test_labels: Tensor
+
+
 def scores_of(
     runs: Sequence[Run],
     encoders: Sequence[Encoder | None],
     spec: str,
     num_workers: int,
 ) -> Scores:
-    """Return the evaluations of runs, and a quick k-NN for those without one on these data.
+    """Return the evaluations of runs, and quick scores of those without one on these data.
 
     Args:
         runs: the runs.
@@ -63,65 +78,114 @@ def scores_of(
         splits = _open_splits(spec, classes, _ALL_FOR_NETWORKS if quick else _ALL_FOR_PIXELS)
     except InputError as error:
         if not scores.rows:
-            scores.notes.append(f"Nothing can be measured: {error}.")
+            scores.notes.append(f"No accuracy: {error}.")
         return scores
     for number, encoder in quick.items():
-        try:
-            measured = _quick_knn(encoder, splits, num_workers)
-        except (InputError, RunError) as error:
-            scores.notes.append(f"{runs[number].name}: k-NN could not be measured: {error}.")
-            continue
-        scores.add(number, measured)
-        some = "" if splits.is_all else f" on {measured['n_train']:,} of the images"
-        scores.notes.append(
-            f"{runs[number].name}: a quick k-NN{some}; `wcl eval all` measures more."
-        )
+        _add_quick_scores(scores, number, runs[number].name, encoder, splits, num_workers)
     scores.rows.sort(key=lambda row: bool(row.other_data))
     _add_pixels(scores, first, splits, num_workers)
     return scores
 
 
-def _quick_knn(encoder: Encoder, splits: Splits, num_workers: int) -> dict[str, Any]:
-    """Return a row as `wcl eval all` writes it."""
-    channels = encoder.description.channels
-    train, test = with_channels(splits.train, channels), with_channels(splits.test, channels)
-    config = KnnConfig(temperature=_TEMPERATURE, num_workers=num_workers)
-    result = knn(encoder, train, test, config)
-    return {
-        "protocol": "knn",
-        "setting": f"k = {result.details['k']}",
-        "measure": "top1",
-        "n_train": result.n_train,
-        "n_test": result.n_test,
-        "encoder": result.score,
-        "untrained": knn(untrained_encoder(encoder), train, test, config).score,
-    }
+def _add_quick_scores(
+    scores: Scores, number: int, name: str, encoder: Encoder, splits: Splits, num_workers: int
+) -> None:
+    """Add quick scores of a run, or a note why there are none."""
+    networks: dict[str, Encoder | None] = {"encoder": encoder}
+    networks["untrained"] = untrained_encoder(encoder)
+    try:
+        networks["pretrained"] = pretrained_encoder(encoder)
+    except InputError as error:
+        scores.notes.append(f"{name}: the untouched encoder cannot be measured: {error}.")
+    try:
+        labeled = {
+            key: _features(network, splits, num_workers)
+            for key, network in networks.items()
+            if network is not None
+        }
+    except (InputError, RunError) as error:
+        scores.notes.append(f"{name}: nothing could be measured: {error}.")
+        return
+    labeled["pixels"] = _pixels(encoder, splits, num_workers)
+    for row in _rows(labeled, chance_level(splits.test)):
+        scores.add(number, row)
+    if "pretrained" in labeled:
+        scores.pretrained[number] = pretrained_run(encoder)
+    some = "" if splits.is_all else f" on {len(splits.train):,} of the images"
+    scores.notes.append(f"{name}: quick scores{some}; `wcl eval all` measures more.")
+
+
+def _rows(labeled: dict[str, LabeledFeatures], chance: float) -> list[dict[str, Any]]:
+    """Return rows as `wcl eval all` writes them, with raw pixels besides."""
+    first = labeled["encoder"]
+    counts = first.train_labels.unique(return_counts=True)[1]
+    k = default_k(first.train_labels)
+    rows = []
+    for per_class in (*(n for n in _LABELS_PER_CLASS if n <= int(counts.min())), 0):
+        figures = {
+            key: few_label_accuracy(*own, per_class) if per_class else _knn(own, k)
+            for key, own in labeled.items()
+        }
+        figure = figures.pop("encoder")
+        row = {
+            "protocol": "nearest" if per_class else "knn",
+            "setting": f"{per_class} per class" if per_class else f"k = {k}",
+            "measure": "top1",
+            "n_train": per_class * len(counts) or len(first.train_labels),
+            "n_test": len(first.test_labels),
+            "encoder": figure.score,
+            "interval": interval(figure),
+            "chance": chance,
+        }
+        for key, other in figures.items():
+            row |= {key: other.score, f"{key}_margin": margin(figure, other)}
+        rows.append(row)
+    return rows
+
+
+def _knn(labeled: LabeledFeatures, k: int) -> Figure:
+    bank, known, queries, labels = labeled
+    predicted = predict(queries, bank, known, int(known.max()) + 1, k, _TEMPERATURE)
+    return accuracy(predicted == labels)
+
+
+def _features(encoder: Encoder, splits: Splits, num_workers: int) -> LabeledFeatures:
+    train, test = (
+        features(encoder, _for_encoder(source, encoder), num_workers) for source in splits[:2]
+    )
+    return LabeledFeatures(*train, *test)
 
 
 def _add_pixels(scores: Scores, encoder: Encoder, splits: Splits, num_workers: int) -> None:
-    """Add raw pixels to the rows of k-NN on these very images."""
+    """Add raw pixels to evaluations by k-NN on these very images."""
     sizes = len(splits.train), len(splits.test)
-    pixels: list[tuple[Tensor, Tensor]] = []
+    labeled = None
     for row in scores.rows:
-        if row.protocol != "knn" or (row.n_train, row.n_test) != sizes or row.other_data:
-            continue
-        pixels = pixels or [_pixels(encoder, split, num_workers) for split in splits[:2]]
-        (bank, known), (queries, labels) = pixels
-        k = int(row.setting.removeprefix("k = "))
-        predicted = predict(queries, bank, known, len(splits.train.classes), k, _TEMPERATURE)
-        row.pixels = float((predicted == labels).float().mean())
+        is_evaluated = row.protocol == "knn" and row.pixels is None and not row.other_data
+        if is_evaluated and (row.n_train, row.n_test) == sizes:
+            labeled = labeled or _pixels(encoder, splits, num_workers)
+            score = _knn(labeled, int(row.setting.removeprefix("k = "))).score
+            for measured in row.measured.values():
+                measured["pixels"] = score
 
 
-def _pixels(encoder: Encoder, source: Source, num_workers: int) -> tuple[Tensor, Tensor]:
-    """Return the pixels of the readable images, shrunk, as rows, and their labels."""
-    source = with_channels(source, encoder.description.channels)
-    assert source.labels is not None
+def _pixels(encoder: Encoder, splits: Splits, num_workers: int) -> LabeledFeatures:
+    """Return the pixels of the readable images, shrunk, as features."""
     side = min(_PIXEL_SIDE, encoder.description.image_size)
-    parts, rows = [], []
-    for pixels, index in pixel_batches(encoder, source, num_workers):
-        parts.append(F.adaptive_avg_pool2d(pixels.float(), side).flatten(1))
-        rows.append(index)
-    return torch.cat(parts), source.labels[torch.cat(rows)]
+    found = []
+    for split in splits[:2]:
+        source = _for_encoder(split, encoder)
+        assert source.labels is not None
+        parts, rows = [], []
+        for pixels, index in pixel_batches(encoder, source, num_workers):
+            parts.append(F.adaptive_avg_pool2d(pixels.float(), side).flatten(1))
+            rows.append(index)
+        found += [torch.cat(parts), source.labels[torch.cat(rows)]]
+    return LabeledFeatures(*found)
+
+
+def _for_encoder(source: Source, encoder: Encoder) -> Source:
+    return with_format(source, encoder.description.channels, encoder.description.levels)
 
 
 def _open_splits(spec: str, classes: int, all_up_to: int) -> Splits:

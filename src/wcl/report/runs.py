@@ -53,6 +53,11 @@ class Run:
         return int(self.epochs[-1]["epoch"]) if self.epochs else 0
 
     @property
+    def is_unfinished(self) -> bool:
+        """Whether training has not reached its last epoch."""
+        return self.encoder is None and self.epochs_done < self.config.epochs
+
+    @property
     def trained_since_evaluation(self) -> bool:
         """Whether the encoder's weights are not those that were evaluated."""
         from wcl.models.weights_file import read_header
@@ -110,8 +115,7 @@ def pretrained_run(argument: str) -> Run:
         method=NO_METHOD, image_size=described.image_size, model=described.model
     )
     config.augment.mean, config.augment.std = described.mean, described.std
-    name, at, file = argument.partition("@")
-    shown = f"{name}{at}{shortened(file)}"
+    shown = shortened_argument(argument)
     run = Run(encoder.home, described.model.backbone, config, argument=shown, encoder=encoder)
     run.evaluation = _read_evaluation(run.files)
     return run
@@ -131,6 +135,14 @@ def must_be_run(path: str) -> None:
         return
     if not RunFolder(path).is_run:
         raise InputError(f"{path}: not a run folder; give one that `wcl pretrain --out` wrote")
+
+
+def shortened_argument(argument: str) -> str:
+    """Return the RUN of a command with ~ for the home folder."""
+    if not timm_model(argument):
+        return shortened(argument)
+    name, at, file = argument.partition("@")
+    return f"{name}{at}{shortened(file)}"
 
 
 def shortened(path: str | Path) -> str:

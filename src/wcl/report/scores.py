@@ -1,36 +1,66 @@
 """The scores of runs: what `wcl eval all` measured, as a table and as a verdict."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from wcl.data import absolute
-from wcl.report.runs import Run, shortened
+from wcl.evaluation.comparison import Verdict, verdict
+from wcl.report.runs import Run, shortened, shortened_argument
 
 _PROTOCOLS = {
     "knn": "k\u2011NN",  # with a hyphen at which lines do not break
     "linear": "Linear probe",
     "finetune": "Fine-tuning",
     "lowshot": "Low-shot SVM",
+    "nearest": "Nearest labeled image",
 }
 
 
 @dataclass
 class Row:
-    """A row of the table. Scores are between 0 and 1, by the number of the run."""
+    """A row of the table: one measurement of one or several runs. Scores are between 0 and 1."""
 
     protocol: str
     setting: str
     measure: str
     n_train: int
     n_test: int
-    runs: dict[int, float] = field(default_factory=dict)
-    untrained: dict[int, float] = field(default_factory=dict)
-    """Score of each run's network with random weights."""
-    pixels: float | None = None
+    measured: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """By the number of the run: a row of `wcl eval all`, which may hold "pixels" besides."""
     other_data: str = ""
     """The data of the evaluation if they are not those of the report."""
+
+    @property
+    def runs(self) -> dict[int, float]:
+        """Score of each run."""
+        return self._all("encoder")
+
+    @property
+    def untrained(self) -> dict[int, float]:
+        """Score of each run's network with random weights."""
+        return self._all("untrained")
+
+    @property
+    def pretrained(self) -> dict[int, float]:
+        """Score of the untouched encoder that each run started from."""
+        return self._all("pretrained")
+
+    @property
+    def intervals(self) -> dict[int, Sequence[float]]:
+        """Interval of each run's score at 95%."""
+        return self._all("interval")
+
+    @property
+    def pixels(self) -> float | None:
+        return next(iter(self._all("pixels").values()), None)
+
+    @property
+    def chance(self) -> float | None:
+        return next(iter(self._all("chance").values()), None)
+
+    def _all(self, name: str) -> dict[int, Any]:
+        return {number: own[name] for number, own in self.measured.items() if name in own}
 
     @property
     def measurement(self) -> tuple[str | int, ...]:
@@ -54,7 +84,8 @@ class Row:
         """The highest score of all, if several runs can be compared."""
         if len(self.runs) < 2:
             return None
-        return max(self.pixels or 0, *self.untrained.values(), *self.runs.values())
+        others = [*self.untrained.values(), *self.pretrained.values()]
+        return max(self.pixels or 0, *others, *self.runs.values())
 
 
 @dataclass
@@ -63,6 +94,8 @@ class Scores:
 
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    pretrained: dict[int, str] = field(default_factory=dict)
+    """How commands name the untouched encoder that a run started from, by the run's number."""
 
     @property
     def one_untrained(self) -> bool:
@@ -85,7 +118,7 @@ class Scores:
         row = next((row for row in self.rows if row.measurement == new.measurement), new)
         if row is new:
             self.rows.append(row)
-        row.runs[number], row.untrained[number] = values["encoder"], values["untrained"]
+        row.measured[number] = dict(values)
 
 
 def evaluated(runs: Sequence[Run], other_data: Sequence[str] = ()) -> Scores:
@@ -101,6 +134,8 @@ def evaluated(runs: Sequence[Run], other_data: Sequence[str] = ()) -> Scores:
             continue
         for values in run.evaluation["rows"]:
             scores.add(number, values, other_data[number] if other_data else "")
+        if untouched := run.evaluation.get("pretrained_run"):
+            scores.pretrained[number] = untouched
         if run.trained_since_evaluation:
             scores.notes.append(
                 f"{run.name} has been trained further since its evaluation; run `wcl eval all` "
@@ -126,59 +161,16 @@ def other_data(run: Run, spec: str, classes: int) -> str:
     return ", ".join(parts)
 
 
-class Verdict(NamedTuple):
-    """Whether a run worked, and the sentence that says why."""
-
-    answer: str
-    sentence: str
-
-
 def verdicts(scores: Scores, names: Sequence[str]) -> list[Verdict]:
-    """Return a verdict on each run that has scores, by its k-NN or else its first row."""
-    return [
-        _verdict(scores, number, "the encoder" if len(names) == 1 else f"“{name}”")
-        for number, name in enumerate(names)
-        if scores.has_run(number)
-    ]
-
-
-def _verdict(scores: Scores, number: int, name: str) -> Verdict:
-    rows = [row for row in scores.rows if number in row.runs]
-    row = next((row for row in rows if row.protocol == "knn"), rows[0])
-    score, baselines = row.runs[number], {"the untrained network": row.untrained[number]}
-    if row.pixels is not None:
-        baselines = {"raw pixels": row.pixels, **baselines}
-    lead = score - max(baselines.values())
-    if row.measure == "top1":
-        claim = f"{name} classifies {score:.1%} of {row.n_test:,} test images correctly"
-        claim += f" ({row.name})"
-        margin = _chance(score, score - lead, row.n_test)
-    else:
-        claim = f"{name} reaches {score:.3f} ({row.name}, {row.setting}, mean average precision)"
-        margin = 0.0
-    answer = "Yes" if lead > margin else "No" if lead < -margin else "Not clearly"
-    points = [_compared(100 * (score - value), name) for name, value in baselines.items()]
-    sentences = [f"{claim}, {' and '.join(points)}."]
-    if abs(lead) < margin:
-        sentences.append("A difference this small may be due to chance.")
-    if len(rows) > 1:
-        ahead = sum(row.runs[number] > row.untrained[number] for row in rows)
-        sentences.append(
-            f"It is ahead of the untrained network in {ahead} of {len(rows)} measurements."
+    """Return a verdict on each run that has scores, by those on the data of the report if any."""
+    found = []
+    for number, name in enumerate(names):
+        rows = [row for row in scores.rows if number in row.measured]
+        rows = [row for row in rows if not row.other_data] or rows
+        said = verdict(
+            [row.measured[number] for row in rows],
+            "the encoder" if len(names) == 1 else f"“{name}”",
+            shortened_argument(scores.pretrained.get(number, "")),
         )
-    return Verdict(answer, " ".join(sentences))
-
-
-def _chance(first: float, second: float, images: int) -> float:
-    """Return twice the standard error of the difference of two accuracies.
-
-    It is an upper bound: on the same images the errors are correlated, by how much is not known.
-    """
-    variances = [max(p * (1 - p), 0.25 / images) for p in (first, second)]
-    return 2 * math.sqrt(sum(variances) / images)
-
-
-def _compared(points: float, name: str) -> str:
-    if abs(points) < 0.05:
-        return f"the same as {name}"
-    return f"{abs(points):.1f} points {'more' if points > 0 else 'less'} than {name}"
+        found += [said] if said else []
+    return found

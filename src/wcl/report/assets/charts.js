@@ -181,10 +181,12 @@ function drawLegend(data) {
   ];
 }
 
-/** Draw all charts, with one axis for all. */
+/** Draw all charts, with one axis for all: those that matter, and the others to be unfolded. */
 function drawCharts(data) {
-  const place = document.getElementById("charts");
-  if (!place) return;
+  if (!document.getElementById("charts")) return;
   document.getElementById("runs").replaceChildren(...drawLegend(data));
-  place.replaceChildren(...data.charts.map((chart) => drawChart(chart, data.runs, data.x)));
+  for (const id of ["main-charts", "other-charts"]) {
+    const chosen = data.charts.filter((chart) => chart.matters === (id === "main-charts"));
+    document.getElementById(id).replaceChildren(...chosen.map((chart) => drawChart(chart, data.runs, data.x)));
+  }
 }

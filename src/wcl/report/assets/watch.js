@@ -13,9 +13,10 @@ function ask(path, options = {}) {
 
 /** Redraw the charts; the one that has the focus keeps it. */
 function redraw(state) {
-  const before = [...element("charts").children].findIndex((chart) => chart.contains(document.activeElement));
+  const charts = () => [...document.querySelectorAll("figure.chart")];
+  const before = charts().findIndex((chart) => chart.contains(document.activeElement));
   drawCharts(state);
-  if (before >= 0) element("charts").children[before]?.querySelector("svg").focus({ preventScroll: true });
+  if (before >= 0) charts()[before]?.querySelector("svg").focus({ preventScroll: true });
 }
 
 async function showNeighbors(changed) {
