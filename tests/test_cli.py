@@ -77,14 +77,48 @@ def test_help_shows_only_what_can_be_typed(capsys: pytest.CaptureFixture[str]) -
             assert artifact not in text
 
 
-@pytest.mark.parametrize("command", ["eval knn", "eval all", "embed", "duplicates"])
-def test_a_run_that_is_not_there_is_reported_without_importing_torch(command: str) -> None:
+def test_what_is_not_there_is_reported_without_importing_torch(run: Path) -> None:
+    missing = [
+        "eval knn nowhere",
+        "eval all nowhere",
+        "export nowhere --to timm",
+        "pretrain --data nowhere --out x",
+        f"eval knn {run} --data nowhere",
+        f"eval knn {run} --test_data nowhere",
+        f"embed {run} --data nowhere --out x.npy",
+        f"duplicates {run} --data nowhere",
+        f"cluster {run} --data nowhere",
+        f"search {run} --data nowhere --query x.jpg",
+        "views nowhere",
+        "data nowhere",
+        f"pretrain digits --out {run}",
+    ]
     code = (
-        f"import sys, wcl.cli; status = wcl.cli.run_command([*{command.split()}, 'nowhere']); "
-        "assert status == 2 and 'torch' not in sys.modules"
+        "import sys, wcl.cli\n"
+        f"assert all(wcl.cli.run_command(words.split()) == 2 for words in {missing})\n"
+        "assert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.startswith("wcl: nowhere: no encoder.safetensors there")
+    *lines, last = done.stderr.splitlines()
+    assert len(lines) == len(missing) - 1
+    assert all(line.startswith("wcl: nowhere: no ") for line in lines)
+    assert last.startswith(f"wcl: {run}: holds a run; continue it with --resume")
+
+
+def test_a_small_network_of_our_own_is_trained_and_evaluated_without_timm(tmp_path: Path) -> None:
+    code = (
+        "import sys, runs, wcl, pathlib\n"
+        "run = runs.tiny_run(pathlib.Path('run'), epochs=1)\n"
+        "wcl.evaluate(run)\n"
+        "assert not {'timm', 'torchvision', 'sklearn', 'pandas', 'matplotlib'} & {*sys.modules}"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+    )
 
 
 @pytest.mark.parametrize(

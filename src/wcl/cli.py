@@ -14,12 +14,13 @@ import sys
 import warnings
 from collections.abc import Callable
 from inspect import getdoc
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from wcl import __version__
 from wcl.config import (
     PROTOCOLS,
     AllConfig,
+    ClusterConfig,
     DataConfig,
     DemoConfig,
     DuplicatesConfig,
@@ -36,6 +37,8 @@ from wcl.config import (
 )
 from wcl.config.command_line import choose, parse, parse_run
 from wcl.config.recipes import recipe_about, recipe_file, recipe_groups, recipe_names
+from wcl.system.credentials import remember_credentials
+from wcl.system.data_argument import check_data
 from wcl.system.errors import (
     ConnectionLost,
     InputError,
@@ -44,6 +47,7 @@ from wcl.system.errors import (
     describe_os_error,
 )
 from wcl.system.run_argument import check_run
+from wcl.system.run_folder import RunFolder
 from wcl.system.signals import stop_signals
 from wcl.system.streams import StandardStream, open_standard_files
 
@@ -59,6 +63,7 @@ def demo(words: list[str]) -> int:
 
 def data(words: list[str]) -> int:
     config, given = parse(words, "wcl data SRC", DataConfig, "source")
+    check_inputs("", given["source"])
     from wcl.apps.inspect_data import describe
 
     describe(config, given["source"])
@@ -68,6 +73,7 @@ def data(words: list[str]) -> int:
 def views(words: list[str]) -> int:
     usage = "wcl views SRC [RECIPE] [--out FILE]"
     given = parse_run(words, usage, ViewsConfig, method_settings, "source")
+    check_inputs("", given.changes["data"])
     from wcl.config.layering import layered
 
     config = layered(
@@ -89,6 +95,10 @@ def pretrain(words: list[str]) -> int:
     sys.path.insert(0, "")
     usage = "wcl pretrain [RECIPE] --data SRC --out RUN [--resume]"
     given = parse_run(words, usage, PretrainConfig, method_settings, "--resume")
+    out, launchers = given.changes.get("out"), {"RANK", "SLURM_PROCID"}
+    if out and not given.resume and not launchers & {*os.environ}:  # which may restart a run
+        RunFolder(out).must_be_free()
+    check_inputs("", given.changes.get("data", ""))
     from wcl.config.layering import settings
 
     config = settings(
@@ -96,9 +106,9 @@ def pretrain(words: list[str]) -> int:
     )
     if os.environ.get("RANK", "0") == "0":  # of several processes
         announce(f"{config.method} on {config.data} for {config.epochs} epochs")
-    from wcl.apps.pretrain import run
+    from wcl.apps.pretrain import run_with_verdict
 
-    return 0 if run(config, given.resume, given.recipe) else _STOPPED
+    return 0 if run_with_verdict(config, given.resume, given.recipe) else _STOPPED
 
 
 def evaluate(words: list[str]) -> int:
@@ -108,7 +118,7 @@ def evaluate(words: list[str]) -> int:
     protocol, words = choose(words, f"wcl eval PROTOCOL {usage}", "protocol", about)
     config, given = parse(words, f"wcl eval {protocol} {usage}", kinds[protocol], "run", "--json")
     run = given["run"]
-    check_run(run)  # fails now, not after imports of seconds
+    check_inputs(run, config.data, config.test_data)
     announce(f"{protocol} of {run}")
     if isinstance(config, AllConfig):
         from wcl.evaluation.evaluate_all import evaluate_all, show_all
@@ -152,7 +162,7 @@ def watch(words: list[str]) -> int:
 
 def embed(words: list[str]) -> int:
     config, given = parse(words, "wcl embed RUN --data SRC --out FILE", EmbedConfig, "run")
-    check_run(given["run"])
+    check_inputs(given["run"], config.data)
     from wcl.apps.embed import embed
 
     embed(given["run"], config)
@@ -162,7 +172,7 @@ def embed(words: list[str]) -> int:
 def search(words: list[str]) -> int:
     usage = "wcl search RUN --data SRC --query FILE [-k 12] [--json]"
     config, given = parse(words, usage, SearchConfig, "run", "--query", "--json")
-    check_run(given["run"])
+    check_inputs(given["run"], config.data)
     from wcl.apps.search import show_search
 
     show_search(given["run"], config, given["json"])
@@ -170,12 +180,22 @@ def search(words: list[str]) -> int:
 
 
 def duplicates(words: list[str]) -> int:
-    usage = "wcl duplicates RUN --data SRC [--json]"
+    usage = "wcl duplicates RUN --data SRC [--out FILE.csv] [--json]"
     config, given = parse(words, usage, DuplicatesConfig, "run", "--json")
-    check_run(given["run"])
+    check_inputs(given["run"], config.data)
     from wcl.apps.duplicates import show_duplicates
 
     show_duplicates(given["run"], config, given["json"])
+    return 0
+
+
+def cluster(words: list[str]) -> int:
+    usage = "wcl cluster RUN --data SRC [--groups N] [--out FILE.csv] [--json]"
+    config, given = parse(words, usage, ClusterConfig, "run", "--json")
+    check_inputs(given["run"], config.data)
+    from wcl.apps.cluster import show_cluster
+
+    show_cluster(given["run"], config, given["json"])
     return 0
 
 
@@ -216,20 +236,86 @@ def reproduce(words: list[str]) -> int:
     return 0 if reproduce(table, config, given["json"], given["list"]) else _STOPPED
 
 
-COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
-    "demo": (demo, "see it work: handwritten digits, a few minutes, no download"),
-    "data": (data, "inspect a data set: how many images, sizes, classes, unreadable files"),
-    "views": (views, "draw what the augmentations do to your images"),
-    "pretrain": (pretrain, "pretrain an encoder on images without labels"),
-    "eval": (evaluate, "evaluate an encoder: knn, linear, finetune, lowshot, project, all"),
-    "report": (report, "write a page about runs: scores, curves, groups, a map"),
-    "watch": (watch, "follow a run in the browser while it trains"),
-    "embed": (embed, "write the features of all images to a parquet, npy or csv file"),
-    "search": (search, "find the images most similar to a given one"),
-    "duplicates": (duplicates, "find near-duplicate images; nothing is deleted"),
-    "export": (export, "write an encoder for timm, torch, ONNX or the Hugging Face hub"),
-    "recipes": (recipes, "list the recipes, or print one"),
-    "reproduce": (reproduce, "make a table of the paper: its figures, ours, the difference"),
+def completion(words: list[str]) -> int:
+    about = {
+        "bash": "put this into ~/.bashrc: source <(wcl completion bash)",
+        "zsh": "put this into ~/.zshrc: source <(wcl completion zsh)",
+        "fish": "put this into ~/.config/fish/config.fish: wcl completion fish | source",
+    }
+    shell, others = choose(words, "wcl completion SHELL", "shell", about)
+    if others:
+        raise InputError(f"{others[0]}: unexpected; usage: wcl completion SHELL")
+    from wcl.config.completion import CommandWords, completion_script
+    from wcl.paper.catalog import DESCRIPTIONS
+
+    protocols = {**PROTOCOLS, "all": AllConfig}
+    first = {"eval": protocols, "pretrain": recipe_names(), "recipes": recipe_names()}
+    first |= {"reproduce": DESCRIPTIONS, "completion": about}
+    known = {"": CommandWords("", list(COMMANDS))}
+    for name, command in COMMANDS.items():
+        known[name] = CommandWords(
+            command.about, list(first.get(name, ())), command.settings, command.flags
+        )
+    for name, settings in protocols.items():
+        known[f"eval {name}"] = CommandWords("", (), settings, ("--json",))
+    print(completion_script(shell, known), end="")
+    return 0
+
+
+class Command(NamedTuple):
+    """A command, and what the shell can complete after it."""
+
+    run: Callable[[list[str]], int]
+    about: str
+    settings: type | None = None
+    flags: tuple[str, ...] = ()
+
+
+COMMANDS = {
+    "demo": Command(
+        demo, "see it work: handwritten digits, a few minutes, no download", DemoConfig
+    ),
+    "data": Command(
+        data, "inspect a data set: how many images, sizes, classes, unreadable files", DataConfig
+    ),
+    "views": Command(
+        views, "draw what the augmentations do to your images", ViewsConfig, ("--config",)
+    ),
+    "pretrain": Command(
+        pretrain,
+        "pretrain an encoder on images without labels",
+        PretrainConfig,
+        ("--resume", "--config"),
+    ),
+    "eval": Command(evaluate, "evaluate an encoder: unlabeled, knn, linear, finetune, and more"),
+    "report": Command(
+        report, "write a page about runs: scores, curves, groups, a map", ReportConfig
+    ),
+    "watch": Command(watch, "follow a run in the browser while it trains", WatchConfig),
+    "embed": Command(
+        embed, "write the features of all images to a parquet, npy or csv file", EmbedConfig
+    ),
+    "search": Command(
+        search, "find the images most similar to a given one", SearchConfig, ("--json",)
+    ),
+    "duplicates": Command(
+        duplicates,
+        "find near-duplicate images; nothing is deleted",
+        DuplicatesConfig,
+        ("--json",),
+    ),
+    "cluster": Command(cluster, "group all images by their features", ClusterConfig, ("--json",)),
+    "export": Command(
+        export, "write an encoder for timm, torch, ONNX or the Hugging Face hub", ExportConfig
+    ),
+    "recipes": Command(recipes, "list the recipes, or print one"),
+    "reproduce": Command(
+        reproduce,
+        "make a table of the paper: its figures, ours, the difference",
+        ReproduceConfig,
+        ("--list", "--json"),
+    ),
+    "completion": Command(completion, "print a script that completes commands in your shell"),
 }
 
 
@@ -247,6 +333,17 @@ def input_settings(model: ModelConfig) -> dict[str, Any]:
     return input_settings(model)
 
 
+def check_inputs(run: str, *sources: str) -> None:
+    """Raise InputError if a run or images do not exist: now, not after imports of seconds.
+
+    Those that are not given are empty.
+    """
+    if run:
+        check_run(run)
+    for source in filter(None, sources):
+        check_data(source)
+
+
 def announce(doing: str) -> None:
     """Tell a person at a terminal what starts now: the imports that come first take seconds."""
     if sys.stderr.isatty():
@@ -255,13 +352,14 @@ def announce(doing: str) -> None:
 
 def run_command(words: list[str]) -> int:
     """Run one command line and return its exit status."""
-    about = {name: about for name, (_, about) in COMMANDS.items()}
+    about = {name: command.about for name, command in COMMANDS.items()}
+    words = [_without_credentials(word) for word in words]
     try:
         if words and words[0] in ("-V", "--version"):
             print(__version__)
             return 0
         name, others = choose(words or ["--help"], "wcl COMMAND …", "command", about)
-        return COMMANDS[name][0](others)
+        return COMMANDS[name].run(others)
     except SystemExit:  # after the help
         return 0 if words else 2
     except (InputError, RunError) as error:
@@ -281,6 +379,14 @@ def run_command(words: list[str]) -> int:
             signal.signal(number, signal.SIG_IGN)  # stopping already
         print("wcl: interrupted", file=sys.stderr)
         return _STOPPED
+
+
+def _without_credentials(word: str) -> str:
+    """Hide the credentials of a URL from all that commands print and write."""
+    setting, mark, value = word.partition("=")
+    if word.startswith("--") and mark:
+        return f"{setting}={remember_credentials(value)}"
+    return remember_credentials(word)
 
 
 def main() -> NoReturn:

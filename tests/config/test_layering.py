@@ -79,7 +79,7 @@ def test_the_papers_settings_for_cifar() -> None:
         "cifar",
         2,
     )
-    assert dataclasses.astuple(config.optim) == ("lars", 0.25, "linear", 0.9, 1e-6, 10)
+    assert dataclasses.astuple(config.optim)[:6] == ("lars", 0.25, "linear", 0.9, 1e-6, 10)
     assert config.augment.scale == (0.2, 1.0)
     assert config.augment.blur == 0
     assert config.loss.temperature == 0.1

@@ -1,11 +1,13 @@
 """Typed settings: one definition feeds the command line, YAML, Python and the help text."""
 
 from wcl.config.commands import (
+    ClusterConfig,
     DataConfig,
     DemoConfig,
     DuplicatesConfig,
     EmbedConfig,
     ExportConfig,
+    GroupsConfig,
     ReportConfig,
     ReproduceConfig,
     RetrievalConfig,
@@ -23,6 +25,7 @@ from wcl.config.evaluations import (
     LinearConfig,
     LowshotConfig,
     ProjectConfig,
+    UnlabeledConfig,
 )
 from wcl.config.names import flat
 from wcl.config.pretraining import (
@@ -39,6 +42,7 @@ __all__ = [
     "AllConfig",
     "AugmentConfig",
     "ClassifyConfig",
+    "ClusterConfig",
     "CropsConfig",
     "DataConfig",
     "DemoConfig",
@@ -47,6 +51,7 @@ __all__ = [
     "EvalConfig",
     "ExportConfig",
     "FinetuneConfig",
+    "GroupsConfig",
     "KnnConfig",
     "LinearConfig",
     "LogConfig",
@@ -59,6 +64,7 @@ __all__ = [
     "ReproduceConfig",
     "RetrievalConfig",
     "SearchConfig",
+    "UnlabeledConfig",
     "ViewsConfig",
     "WatchConfig",
     "flat",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from wcl.config import PretrainConfig
 from wcl.config.bounds import check_bounds
 from wcl.config.names import flat
-from wcl.config.recipes import default_recipe
+from wcl.config.recipes import default_recipe, recipe_file
 from wcl.config.run_config import read_recipe
 from wcl.system.errors import InputError, did_you_mean
 
@@ -161,6 +161,8 @@ def parse_run(
     recipe, files = given.pop("recipe", None), given.pop("config", None)
     resume = given.pop("resume", False)
     recipe = recipe or ("" if files or resume else default_recipe(given.get("data", "")))
+    if recipe:
+        recipe_file(recipe)  # raises if there is none: before its name is taken for anything else
     return RunSettings(recipe, files or [], given, resume)
 
 

@@ -2,7 +2,14 @@
 
 import difflib
 import errno
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_FLAG = re.compile(r"(?<![\w/.-])--([a-z]\w*(?:\.\w+)*)")
 
 
 class InputError(ValueError):
@@ -59,3 +66,30 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function whose errors name arguments of Python instead of flags.
+
+    >>> @naming_arguments
+    ... def pretrain(**changes):
+    ...     raise InputError("--optim.lr: must be at most 10, not 20")
+    >>> pretrain(optim__lr=20)
+    Traceback (most recent call last):
+    wcl.system.errors.InputError: optim__lr: must be at most 10, not 20
+    """
+
+    @wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except (InputError, RunError) as error:
+            if len(error.args) == 1:
+                error.args = (_FLAG.sub(_as_argument, str(error)),)
+            raise
+
+    return wrapped
+
+
+def _as_argument(flag: re.Match[str]) -> str:
+    return flag[1].replace(".", "__")
