@@ -70,7 +70,7 @@ def test_two_processes_make_the_run_of_one(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name in METHODS if not find_method(name).supports_crops])
 def test_crops_for_a_method_without_them_are_an_input_error(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"--crops\.count: {name} .* set it to 0"):
+    with pytest.raises(InputError, match=rf"crops__count: {name} .* set it to 0"):
         tiny_run(tmp_path / "run", method=name, crops={"count": 2})
     assert not (tmp_path / "run").exists()
 
@@ -90,7 +90,7 @@ def test_labels_that_a_method_needs_but_are_missing_are_an_input_error(
     name: str, tmp_path: Path
 ) -> None:
     data = photo_folder(tmp_path / "data", classes=("only",), each=8)
-    with pytest.raises(InputError, match=rf"--method: {name} .*labels.* sub-folder") as refused:
+    with pytest.raises(InputError, match=rf"method: {name} .*labels.* sub-folder") as refused:
         photo_run(data, tmp_path / "run", method=name)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "run").exists()
@@ -121,7 +121,7 @@ def test_methods_are_found_by_their_import_path() -> None:
     ],
 )
 def test_a_method_that_cannot_be_found_is_an_input_error(name: str, complaint: str) -> None:
-    with pytest.raises(InputError, match=rf"--method: .*{complaint}"):
+    with pytest.raises(InputError, match=rf"method: .*{complaint}"):
         find_method(name)
 
 

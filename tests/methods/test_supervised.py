@@ -52,8 +52,8 @@ def test_equal_logits_have_the_loss_of_chance() -> None:
 
 @pytest.mark.parametrize("method", ["supervised", "supcon"])
 def test_it_needs_labels_of_two_classes(method: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"--method: {method} .* one class"):
+    with pytest.raises(InputError, match=rf"method: {method} .* one class"):
         tiny_run(tmp_path / "run", method=method, classes=1)
     flat = flat_folder(tmp_path / "flat")
-    with pytest.raises(InputError, match=rf"--method: {method} .* has none; put"):
+    with pytest.raises(InputError, match=rf"method: {method} .* has none; put"):
         tiny_run(tmp_path / "run", method=method, data=str(flat), batch_size=2)

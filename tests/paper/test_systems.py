@@ -18,7 +18,7 @@ from wcl.paper.frozen import frozen_accuracies
 from wcl.paper.listing import _seconds_per_image
 from wcl.paper.result_store import ResultStore, settings_of
 from wcl.paper.scales import at_scale
-from wcl.paper.systems import SYSTEMS, sweep, systems
+from wcl.paper.systems import SYSTEMS, systems
 from wcl.paper.tables import Cell, Run
 from wcl.system.errors import InputError
 
@@ -43,11 +43,13 @@ def test_all_systems_have_the_same_network_data_augmentation_and_epochs(scale: s
     assert len({str(each.augment) for each in found}) == 1
 
 
-def test_the_sweep_has_as_many_candidates_for_each_system_and_other_seeds() -> None:
-    rows = [cell.row for cell in sweep().cells]
+@pytest.mark.parametrize("scale", ["digits", "cpu"])
+def test_the_sweep_has_as_many_candidates_for_each_system_and_other_seeds(scale: str) -> None:
+    table = at_scale("sweep", scale)
+    rows = [cell.row for cell in table.cells]
     counts = {name: sum(row.startswith(f"{name}: ") for row in rows) for name in SYSTEMS}
     assert len(set(counts.values())) == 1
-    assert sweep().first_seed >= 5 > systems("digits").first_seed
+    assert table.first_seed >= 5 > at_scale("systems", scale).first_seed
 
 
 def test_accuracies_are_those_of_the_evaluations(tmp_path: Path) -> None:

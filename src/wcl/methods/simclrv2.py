@@ -24,42 +24,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from wcl.config.bounds import above, at_least, between
+from wcl.config.bounds import above
 from wcl.distributed.sharding import BatchShard
-from wcl.methods.method import Losses, Method, RunInfo
-from wcl.methods.momentum import ema_update, frozen_copy
-from wcl.methods.queue import Queue, negatives_queue_size, random_directions
-from wcl.models.encoder import Encoder
+from wcl.methods.method import Losses
+from wcl.methods.moco import MoCo, MoCoSettings
 from wcl.models.multiview import embed_views
 from wcl.ops.tiled_losses import log_sum_over_all
 
-_AUTHORS_QUEUE_SIZE = 65536
-
 
 @dataclass
-class SimCLRv2Settings:
+class SimCLRv2Settings(MoCoSettings):
     """Settings of SimCLR v2."""
 
     temperature: Annotated[float, above(0)] = 0.1
     """Temperature τ of the loss."""
-    momentum: Annotated[float, between(0, 1)] = 0.999
-    """Momentum m of the momentum encoder."""
-    queue_size: Annotated[int, at_least(0)] = 0
-    """Keys in the queue; 0 for 65,536 or, if that is less, for a quarter of the images."""
 
 
-class SimCLRv2(Method):
+class SimCLRv2(MoCo):
     """A view finds the key of the other view among the keys of the batch and of past ones."""
 
     Settings: ClassVar[type[Any]] = SimCLRv2Settings
-    supports_crops = False
 
-    def __init__(self, encoder: Encoder, settings: SimCLRv2Settings, info: RunInfo) -> None:
-        super().__init__(encoder, settings, info)
-        self.teacher = frozen_copy(encoder)
-        size = negatives_queue_size(settings.queue_size, _AUTHORS_QUEUE_SIZE, info)
-        self.queue = Queue(random_directions(size, encoder.description.model.head_out_dim))
-        self._keys: Tensor | None = None
+    def embed(self, views: Sequence[Tensor]) -> dict[str, Tensor]:
+        return embed_views(self.encoder, views)
 
     @torch.no_grad()
     def targets(self, views: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -77,8 +64,3 @@ class SimCLRv2(Method):
         positive = (anchors * k.flip(0).flatten(0, 1)).sum(dim=1)
         loss = (log_sum - positive).sum() / (2 * len(shard))
         return Losses(loss, {"nce": loss}, (z[0], z[1]))
-
-    def after_step(self, progress: float) -> None:
-        ema_update(self.teacher, self.encoder, self.settings.momentum)
-        assert self._keys is not None
-        self.queue.enqueue(self._keys)

@@ -235,7 +235,7 @@ _TABLES: dict[str, tuple[Callable[[], Table], str]] = {
     "tsne": (_tsne, "two t-SNE maps (Figure 4)"),
     "mechanisms": (_mechanisms, "one part of the method changed at a time; not in the paper"),
     "systems": (partial(systems, "digits"), "every system side by side; not in the paper"),
-    "sweep": (sweep, "how the settings of the systems were chosen"),
+    "sweep": (partial(sweep, "digits"), "how the settings of the systems were chosen"),
 }
 NAMES = tuple(_TABLES)
 NOT_IN_PAPER = ("mechanisms", "systems", "sweep")

@@ -6,13 +6,19 @@ from collections.abc import Callable, Iterator
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor
 
 from wcl.config import PretrainConfig
 from wcl.data import ArraySource
 from wcl.data.loader import Batch, Loader
 from wcl.distributed.sharding import BatchSharding
 from wcl.distributed.world import World
+from wcl.methods import Method
+from wcl.training.footprint import (
+    gradient_bytes,
+    optimizer_state,
+    saved_for_backward,
+    weights_of,
+)
 from wcl.training.optimizers import build_optimizer, peak_lr
 from wcl.training.setup import build_method
 from wcl.training.step import MultiViewModel, gradient_step
@@ -71,12 +77,13 @@ class _Steps:
         source = ArraySource("random pixels", pixels, labels, [str(label) for label in range(10)])
         loader = Loader(source, config.batch_size, config.seed, _CPU)
         self._epochs = config.epochs
+        self._steps = 0
         self.steps_per_epoch = loader.steps_per_epoch
         self._world = World()
         self._sharding = BatchSharding(config.batch_size, self._world, config.micro_batch_size)
         self._method = build_method(config, source, loader.steps_per_epoch)
         self._method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._fabric = Fabric(accelerator="cpu", devices=1)
+        self._fabric = Fabric(accelerator="cpu", devices=1, precision=config.precision)
         optimizer = build_optimizer(
             self._method, config.optim, peak_lr(config.optim, config.batch_size)
         )
@@ -90,6 +97,7 @@ class _Steps:
 
     def step(self) -> None:
         """Make a batch and take a step."""
+        self._steps += 1
         batch = next(self._batches)
         shard = self._sharding.shard(batch.global_index, batch.positions, _CPU)
         self._optimizer.zero_grad(set_to_none=True)
@@ -99,24 +107,17 @@ class _Steps:
 
     def seconds_between_epochs(self) -> float:
         """Time what the method does at the end of all epochs, such as clustering; the mean."""
+        if type(self._method).end_of_epoch is Method.end_of_epoch:
+            return 0.0
+        while self._steps < self.steps_per_epoch:  # so that it has features of all images
+            self.step()
         times = [_timed(lambda: self._method.end_of_epoch(None)) for _ in range(self._epochs)]
         return statistics.fmean(times)
 
     def bytes_of_step(self) -> int:
         """Count the bytes that a step has to keep."""
-        kept: dict[int, torch.UntypedStorage] = {}  # alive, so that no address is used twice
-
-        def keep(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
-            kept[storage.data_ptr()] = storage
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        with saved_for_backward() as kept:
             self.step()
-        method = self._method
-        state = [value for values in self._optimizer.state.values() for value in values.values()]
-        for tensor in (*method.parameters(), *method.buffers(), *state):
-            if isinstance(tensor, Tensor):
-                keep(tensor)
-        gradients = sum(p.nbytes for p in method.parameters() if p.requires_grad)
-        return sum(storage.nbytes() for storage in kept.values()) + gradients
+        for tensor in (*weights_of(self._method), *optimizer_state(self._optimizer)):
+            kept.add(tensor)
+        return kept.nbytes() + gradient_bytes(self._method)

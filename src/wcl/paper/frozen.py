@@ -35,7 +35,7 @@ def frozen_accuracies(encoder: Encoder, train: Source, test: Source) -> dict[str
     with torch.no_grad():
         found["linear"] = float((layer(queries).argmax(dim=1) == expected).float().mean())
     for count in LABELS_PER_CLASS:
-        found[str(count)] = few_label_accuracy(inputs, labels, queries, expected, count)
+        found[str(count)] = few_label_accuracy(inputs, labels, queries, expected, count).score
     return {name: 100 * value for name, value in found.items()}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from wcl.config import PretrainConfig, ReproduceConfig, flat
 from wcl.config.layering import settings
-from wcl.data import open_splits
+from wcl.data import limited, open_splits
 from wcl.methods import method_settings
 from wcl.paper.label_lists import LabelList
 from wcl.paper.pairs import pair_quality
@@ -166,10 +166,13 @@ class ResultStore:
             from wcl.paper.frozen import frozen_accuracies
 
             use_threads(self.config.threads)
-            return frozen_accuracies(encoder, *open_splits(self.sources[cell.run.data])), {}
+            train, test = open_splits(self.sources[cell.run.data])
+            train = limited(train, measure.options.get("limit", 0), seed)
+            return frozen_accuracies(encoder, train, test), {}
         from wcl.evaluation import evaluate
 
-        result = evaluate(encoder, measure.protocol, **self._options(cell, seed)).as_dict()
+        options = self._options(cell, seed)
+        result = evaluate(encoder, measure.protocol, references=False, **options).as_dict()
         return figures_of(measure, result), result
 
     def _cost(self, cell: Cell) -> dict[str, float]:

@@ -38,7 +38,7 @@ def reproduce(name: str, config: ReproduceConfig, as_json: bool, wants_list: boo
     table = at_scale(name, config.scale)
     cells = only(table, config.only)
     first = table.first_seed
-    seeds = range(first, first + (config.seeds or SCALES[config.scale].seeds))
+    seeds = range(first, first + (config.seeds or table.seeds or SCALES[config.scale].seeds))
     lists = label_lists(config.labels, name)
     store = ResultStore(expanded(config.out), config, _sources_of(table, cells, config), lists)
     if wants_list:
@@ -120,7 +120,7 @@ def _write(
         "table": table.name,
         "scale": store.config.scale,
         "title": table.title,
-        "about": SCALES[store.config.scale].about,
+        "about": table.about or SCALES[store.config.scale].about,
         "unit": table.unit,
         "wide": table.wide,
         "lines": with_other_rows(

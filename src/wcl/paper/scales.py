@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wcl.paper.catalog import NAMES, NOT_IN_PAPER, table
-from wcl.paper.systems import systems
+from wcl.paper.systems import sweep, systems
 from wcl.paper.tables import Cell, Figure, Measure, Run, Table
 from wcl.system.errors import InputError
 
@@ -38,7 +38,7 @@ SCALES = {
         "20,000 images of CIFAR-10, also in place of ImageNet, a network of 1.2 M parameters, a "
         "tenth of the epochs",
         3,
-        tuple(name for name in NAMES if name != "sweep"),
+        NAMES,
     ),
     "paper": Scale(
         "the paper's settings", 1, tuple(name for name in NAMES if name not in NOT_IN_PAPER)
@@ -101,10 +101,10 @@ def at_scale(name: str, scale: str) -> Table:
     if name not in SCALES[scale].tables:
         others = ", ".join(other for other, found in SCALES.items() if name in found.tables)
         raise InputError(f"--scale: {name} has no scale {scale}; it has {others}")
-    if name == "systems" and scale == "cpu":
-        return systems(scale)
+    if name in _OF_SYSTEMS and scale in ("digits", "cpu"):
+        return _OF_SYSTEMS[name](scale)
     original = table(name)
-    if scale == "paper" or (scale == "digits" and name in ("systems", "sweep")):
+    if scale == "paper":
         return original
     cells = [
         _CELLS[scale](cell)
@@ -182,4 +182,5 @@ def _cpu_run(run: Run) -> Run:
     return Run("cifar10-cpu", "cifar10", run.epochs // 10, changes, run.crops)
 
 
+_OF_SYSTEMS = {"systems": systems, "sweep": sweep}
 _CELLS = {"smoke": _smoke, "digits": _digits, "cpu": _cpu}

@@ -87,6 +87,8 @@ class Table:
     """All rows in the order they are shown in, with those of `published`; may be left out if
     nothing is."""
     published: tuple[PublishedFigure, ...] = ()
+    about: str = ""
+    """Networks, data and length of the runs, if they are not those of the scale."""
     unit: str = "%"
     relative: bool = False
     """Whether figures are multiples of those of the baseline row."""
@@ -94,6 +96,8 @@ class Table:
     """Whether the figures of a row are printed beside each other."""
     first_seed: int = 0
     """Settings are chosen with other seeds than those that are reported."""
+    seeds: int = 0
+    """Default number of seeds; 0 for that of the scale."""
     notes: tuple[str, ...] = ()
 
 
