@@ -10,7 +10,8 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from wcl.config.run_config import read_config
-from wcl.evaluation.evaluate_all import NOTE, markdown_table
+from wcl.data.levels import described_levels
+from wcl.evaluation.evaluate_all import markdown_table, table_note
 from wcl.models.backbones import is_timm_model
 from wcl.models.encoder import Encoder
 from wcl.system.paths import one_line
@@ -38,13 +39,13 @@ def model_card(encoder: Encoder) -> str:
         keep_trailing_newline=True,
     )
     environment.filters |= {"plain": _plain, "public_name": public_name}
-    environment.filters["markdown_table"] = markdown_table
+    environment.filters |= {"markdown_table": markdown_table, "table_note": table_note}
     return environment.get_template("card.md").render(
         about=about,
         model=model,
         for_timm=is_timm_model(model),
         color={1: "grayscale", 3: "color"}.get(channels, f"{channels}-channel"),
-        note=NOTE,
+        levels=described_levels(encoder.description.levels),
         **_about_run(encoder.home, about),
     )
 

@@ -9,6 +9,7 @@ from wcl.exporters.format import Format
 from wcl.models.backbones import is_timm_model, timm_options
 from wcl.models.description import Description
 from wcl.models.encoder import Encoder
+from wcl.models.image_sizes import size_options
 
 
 def write_folder(encoder: Encoder, folder: Path) -> None:
@@ -44,8 +45,9 @@ def config(encoder: Encoder) -> dict[str, Any]:
         "std": described.std,
         "num_classes": 0,
     }
+    options: dict[str, Any] = {}
     if is_timm_model(model):
-        options = timm_options(model.backbone, described.channels, size)
+        options = size_options(model.backbone, size)
         preprocessing["fixed_input_size"] = "img_size" in options
         # timm needs these names to add a classifier: create_model(…, num_classes=10).
         backbone: Any = encoder.backbone
@@ -56,6 +58,7 @@ def config(encoder: Encoder) -> dict[str, Any]:
         "num_classes": 0,
         "num_features": encoder.feature_dim,
         "pretrained_cfg": preprocessing,
+        "model_args": options,
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from wcl.data.levels import described_levels
 from wcl.models.description import Description, parse_description
 from wcl.models.embedder import Embedder
 from wcl.models.encoder import Encoder
@@ -60,7 +61,7 @@ class ExportedEncoder(Embedder):
             )
 
     def _features(self, pixels: Tensor) -> Tensor:
-        return self._compute(pixels.float() / 255)
+        return self._compute(self._between_0_and_1(pixels, torch.float32))
 
 
 @contextmanager
@@ -96,9 +97,10 @@ def example_images(described: Description, zeros: str) -> str:
         zeros: an expression for float32 zeros of the shape SHAPE.
     """
     shape = f"(1, {described.channels}, {described.image_size}, {described.image_size})"
+    levels = f" (of 16 bits: {described_levels(described.levels)})" if described.levels else ""
     return (
         f"images = {zeros.replace('SHAPE', shape)}  # any number of images, with values between 0 "
-        "and 1; the file normalizes them"
+        f"and 1{levels}; the file normalizes them"
     )
 
 
