@@ -4,7 +4,7 @@ BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # Two workers with one thread each: more would compete for two cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
-.PHONY: demo test lint types tests soak bench audit clean
+.PHONY: demo test lint types tests soak bench docs audit clean
 
 demo: .venv/.demo
 	$(BIN)/wcl demo
@@ -27,6 +27,11 @@ soak: .venv/.dev
 bench: .venv/.bench
 	@for name in augment labels step crops knn eval scale; do \
 	  echo "$$name:" && $(BIN)/python -m benchmarks $$name || exit 1; done
+
+# Broken links and references fail.
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "the documentation is in site/index.html"
 
 # Look up known vulnerabilities of the tested versions; fails if a lookup fails.
 audit: .venv/.audit
@@ -59,4 +64,4 @@ audit: .venv/.audit
 	touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis site

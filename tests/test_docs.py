@@ -1,5 +1,6 @@
 """Every command and every Python block of the documents runs, on data made for it."""
 
+import json
 import re
 import runpy
 import shlex
@@ -11,6 +12,7 @@ from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
 import yaml
@@ -27,8 +29,10 @@ from wcl.paper.pairs import pair_quality
 from weight_files import weights_file
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ["README.md", "docs/guide.md"]
-ALL_DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+# What a page may rely on: its readers have been through the tutorial, docs/photos.md.
+TUTORIAL_RUNS = {"runs/a", "runs/small"}
 # Settings that make a command take seconds instead of hours; the given ones stay as they are.
 QUICK = {
     "pretrain digits": "--epochs 1 --limit 64 --batch_size 32 --log.tensorboard false",
@@ -61,6 +65,10 @@ def commands(document: str) -> list[list[list[str]]]:
     return [[words for words in block if words] for block in split]
 
 
+WITH_COMMANDS = [document for document in DOCUMENTS if commands(document)]
+WITH_PYTHON = [document for document in DOCUMENTS if blocks(document, "python")]
+
+
 def made_quick(words: list[str]) -> list[str]:
     for start, extra in QUICK.items():
         if " ".join(words).startswith(start) and "--resume" not in words:
@@ -71,18 +79,37 @@ def made_quick(words: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the photos that the documents mention."""
+    """A folder with the photos and the runs that the documents mention."""
     place = tmp_path_factory.mktemp("reader")
     photo_folder(place / "photos", each=12)
     picture(0).save(place / "query.jpg")
     weights_file(place / "weights.safetensors", "tf_efficientnet_lite0")
+    for run in TUTORIAL_RUNS:
+        options = ["--data", str(place / "photos"), "--out", str(place / run)]
+        assert run_command(made_quick(["pretrain", "folder", *options])) == 0
     return place
+
+
+def reader_folder(place: Path, document: str, made: set[str]) -> Path:
+    """Return the folder of a document's reader, who has done the tutorial first.
+
+    Args:
+        made: the runs that the document itself makes.
+    """
+    here = place / document.replace("/", "-")
+    here.mkdir()
+    for name in ("photos", "query.jpg", "weights.safetensors"):
+        (here / name).symlink_to(place / name)
+    for run in TUTORIAL_RUNS - made:
+        shutil.copytree(place / run, here / run)
+    shutil.copytree(ROOT / "examples", here / "examples")
+    return here
 
 
 def test_the_quick_settings_belong_to_commands_of_the_documents() -> None:
     lines = [
         " ".join(words[1:])
-        for document in DOCUMENTS
+        for document in WITH_COMMANDS
         for block in commands(document)
         for words in block
     ]
@@ -90,18 +117,14 @@ def test_the_quick_settings_belong_to_commands_of_the_documents() -> None:
         assert any(line.startswith(start) for line in lines), start
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", WITH_COMMANDS)
 def test_the_commands_of_a_document_work_in_their_order(
     document: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each block starts in the same folder."""
     monkeypatch.setenv("HOME", str(place))
-    here = place / Path(document).stem
-    here.mkdir()
-    for name in ("query.jpg", "weights.safetensors"):
-        (here / name).symlink_to(place / name)
-    shutil.copytree(ROOT / "examples", here / "examples")
-    ran = 0
+    made = re.findall(r"^wcl pretrain .*--out (\S+)", (ROOT / document).read_text(), re.M)
+    here = reader_folder(place, document, set(made))
     for block in commands(document):
         monkeypatch.chdir(here)
         for name, *words in block:
@@ -115,8 +138,6 @@ def test_the_commands_of_a_document_work_in_their_order(
             elif name != "source":
                 assert name == "wcl", f"a command that this test cannot run: {name}"
                 run(words)
-                ran += 1
-    assert ran >= 3
 
 
 def run(words: list[str]) -> None:
@@ -126,28 +147,45 @@ def run(words: list[str]) -> None:
     assert run_command(made_quick(words)) == 0, words
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", WITH_PYTHON)
 def test_the_python_of_a_document_works(
     document: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the photos and a run in the places that the document names."""
-    here = place / f"{Path(document).stem}-python"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    (here / "photos").symlink_to(place / "photos")
-    (here / "query.jpg").symlink_to(place / "query.jpg")
+    monkeypatch.chdir(reader_folder(place, f"{document}-python", set()))
     pretrain = wcl.pretrain
     quick = {"batch_size": 8, "image_size": 32, "num_workers": 0, "log__tensorboard": False}
 
     def quickly(recipe: str, **changes: Any) -> Path:
         return pretrain(recipe, **{**changes, **quick, "epochs": 1})
 
-    quickly("folder", data="photos", out="runs/a")
     monkeypatch.setattr(wcl, "pretrain", quickly, raising=False)
-    found = blocks(document, "python")
-    assert found
-    for block in found:
+    for block in blocks(document, "python"):
         exec(compile(block, document, "exec"), {})
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_from_top_to_bottom(
+    notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the two things that Jupyter adds to Python: files that cells write, and commands."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    plt.switch_backend("agg")  # a window would wait to be closed
+    cells = json.loads(notebook.read_text())["cells"]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            first, _, rest = text.partition("\n")
+            if first.startswith("%%writefile "):
+                Path(first.split()[1]).write_text(rest)
+            elif first.startswith("!wcl "):
+                assert run_command(shlex.split(first)[1:]) == 0, first
+            else:
+                exec(compile(text, notebook.name, "exec"), names)
+                plt.close("all")
+            assert cell["outputs"] == []  # they would grow the repository with every change
 
 
 def test_the_example_of_an_own_loop_learns() -> None:
@@ -205,6 +243,27 @@ def test_links_between_documents_lead_somewhere() -> None:
             assert (document.parent / target).exists(), f"{document}: {target}"
 
 
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """A link, an anchor, a page or a name in the reference that does not exist is a warning."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    pages = {path.parent.name for path in tmp_path.glob("*/index.html")}
+    assert pages >= {Path(document).stem for document in DOCUMENTS} - {"README", "index"}
+    assert "nt_xent" in (tmp_path / "api/losses/index.html").read_text()
+
+
+def test_the_messages_that_the_faq_explains_exist() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    joined = re.sub(r'"\s+f?"', "", source)  # literals over several lines
+    symptoms = re.findall(r"^\*\*(.*?)\*\*", (ROOT / "docs/faq.md").read_text(), re.S | re.M)
+    code = re.findall(r"`([^`]+)`", " ".join(" ".join(symptoms).split()))
+    messages = [text for text in code if " " in text]
+    assert len(messages) > 10
+    for message in messages:
+        assert all(part.strip() in joined for part in message.split("…")), message
+
+
 def known_settings() -> set[str]:
     names = {"config", "from", "help", "json", "list", "loss", "query", "resume"}
     for method in METHODS:
@@ -216,11 +275,11 @@ def known_settings() -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("document", ALL_DOCUMENTS, ids=lambda path: path.name)
-def test_the_settings_and_files_that_a_document_names_exist(document: Path) -> None:
-    text = document.read_text()
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_settings_and_files_that_a_document_names_exist(document: str) -> None:
+    text = (ROOT / document).read_text()
     code = re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
-    lines = "".join(blocks(document.relative_to(ROOT).as_posix(), r"\w*")).splitlines()
+    lines = "".join(blocks(document, r"\w*")).splitlines()
     known = known_settings()
     for words in [*code, *lines]:
         options = words if words.startswith("--") else words.partition("wcl ")[2]
