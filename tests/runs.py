@@ -11,6 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 import wcl
+from wcl.config.layering import settings
+from wcl.distributed.world import World
+from wcl.methods import method_settings
+from wcl.training.setup import TrainingSetup, prepare
 from wcl.training.stop import StopRequest
 
 TINY: dict[str, Any] = {
@@ -47,6 +51,12 @@ ABLATION = {
 def tiny_run(out: Path, **changes: Any) -> Path:
     """Four steps an epoch on 128 digits, about a second."""
     return wcl.pretrain("digits", **{**TINY, "out": str(out), **changes})
+
+
+def prepared(out: Path, **changes: Any) -> TrainingSetup:
+    """The parts of a tiny run, which is not started."""
+    config = settings("digits", {**TINY, "out": str(out), **changes}, method_settings)
+    return prepare(config, False, torch.device("cpu"), World())
 
 
 def photo_run(data: Path, out: Path, **changes: Any) -> Path:

@@ -61,7 +61,9 @@ def test_the_wheel_is_named_wcl_torch_and_has_the_command_wcl(wheel: Path) -> No
 def test_messages_and_documents_name_extras_of_this_distribution() -> None:
     files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py")]
     texts = [file.read_text(encoding="utf-8") for file in files]
-    named = {found for text in texts for found in re.findall(r"pip install '([^']*\[.*?\])'", text)}
+    named = {
+        found for text in texts for found in re.findall(r"pip install '([^']*\[[^{]*?\])'", text)
+    }
     known = {f"{PROJECT['name']}[{extra}]" for extra in PROJECT["optional-dependencies"]}
     assert named and named <= known
 

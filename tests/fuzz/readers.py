@@ -8,7 +8,9 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,15 +27,9 @@ from wcl.config import ModelConfig
 from wcl.config.layering import settings
 from wcl.config.recipes import recipe_file, recipe_names
 from wcl.data.cifar import cifar
-from wcl.data.decode import (
-    UnreadableImage,
-    center_crop,
-    cut_boxes,
-    open_image,
-    reduced,
-    reduction,
-    upright_size,
-)
+from wcl.data.crops import cut_boxes, reduced, reduction
+from wcl.data.decode import UnreadableImage, center_crop, open_image, upright_size
+from wcl.data.heif import register_heif
 from wcl.data.parquet import ParquetSource
 from wcl.data.voc import VocSource
 from wcl.methods import method_settings
@@ -68,6 +64,34 @@ def read_image(path: Path) -> None:
     image = open_image(content)
     boxes = np.array([[0, 0, *upright_size(image)]])
     cut_boxes(reduced(image, reduction(boxes, [16]), channels=1), boxes, [16])
+
+
+def read_five_channels(path: Path) -> None:
+    center_crop(open_image(path), 32, 5, ((0, 4000),))
+    image = open_image(path.read_bytes())
+    boxes = np.array([[0, 0, *upright_size(image)]])
+    cut_boxes(reduced(image, reduction(boxes, [16]), 5), boxes, [16])
+
+
+def five_channels() -> list[bytes]:
+    """As satellites, scanners and ImageJ store them."""
+    from tifffile import imwrite
+
+    values = np.random.default_rng(0).integers(0, 4000, (5, 24, 30)).astype(np.uint16)
+    layouts: list[dict[str, Any]] = [
+        {"planarconfig": "separate", "photometric": "minisblack", "compression": method}
+        for method in (None, "zlib", "lzw", "packbits", "zstd")
+    ]
+    layouts[1]["predictor"] = layouts[2]["predictor"] = True
+    layouts.append({"planarconfig": "separate", "photometric": "minisblack", "tile": (16, 16)})
+    layouts += [{"imagej": True, "metadata": {"axes": "CYX"}}]
+    layouts += [{"ome": True, "metadata": {"axes": "CYX"}}]
+    files = []
+    for layout in layouts:
+        file = io.BytesIO()
+        imwrite(file, values, **layout)
+        files.append(file.getvalue())
+    return files
 
 
 def pictures(kind: str, modes: tuple[str, ...] = ("RGB", "L")) -> Callable[[], list[bytes]]:
@@ -254,5 +278,10 @@ READERS = {
         lambda: [annotation(("cat", "dog?")).encode()], read_annotation, words=_XML
     ),
 }
+if find_spec("imagecodecs"):
+    READERS["tiff of five channels"] = Reader(five_channels, read_five_channels)
+if find_spec("pillow_heif"):
+    register_heif()
+    READERS["heif"] = Reader(pictures("HEIF"), read_image)
 if features.check("avif"):
     READERS["avif"] = Reader(pictures("AVIF"), read_image)
