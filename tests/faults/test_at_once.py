@@ -23,8 +23,8 @@ def test_of_two_runs_that_start_into_one_folder_one_is_told_and_the_other_is_und
     alone = start([*words, f"--out={tmp_path / 'alone'}"])
     (status, said), (other, told) = sorted(finish(process) for process in both)
     assert (status, other) == (0, 2), (said, told)
-    assert len(told.splitlines()) == 1
-    assert "holds a run" in told or "another process is training into it" in told
+    reason = told.splitlines()[-1]  # after what is printed before the folder is taken
+    assert "holds a run" in reason or "another process is training into it" in reason
     assert finish(alone)[0] == 0
     assert_same_run(tmp_path / "alone", tmp_path / "run")
 
@@ -73,7 +73,7 @@ def test_the_same_command_twice_gives_the_same_run_of_photos_and_neighbors(
 def test_a_run_goes_on_when_nobody_reads_what_it_says_any_more(tmp_path: Path) -> None:
     process = start(["pretrain", *DIGITS, "--epochs=3", f"--out={tmp_path / 'run'}"])
     assert process.stderr is not None
-    assert "128 images" in process.stderr.readline()
+    assert "of memory" in process.stderr.readline()
     process.stderr.close()
     assert process.wait(240) == 0
     assert checkpoint(tmp_path / "run")["step"] == 12

@@ -79,7 +79,7 @@ def test_a_run_on_a_disk_that_fills_up_goes_on_when_there_is_room(
     monkeypatch.setitem(SETTINGS, "log", {"every": 2, "tensorboard": tensorboard})
     said = must_stop(out, step, lambda: fill(disk), "No space left on device")
     intact = "the last good checkpoint is intact" if step > 4 else "there is no good checkpoint"
-    assert f"{intact}; fix this, then continue with --resume" in said
+    assert f"{intact}; fix this, then continue with resume=True" in said
     if step > 4:
         assert checkpoint(out)["step"] == (step - 1) // 4 * 4
     (disk / "filler").unlink()

@@ -72,7 +72,7 @@ def test_a_run_whose_worker_died_in_a_step_goes_on_to_the_same_end(
 
     with monkeypatch.context() as patch:
         patch.setattr(train, "gradient_step", kill_and_step)
-        with pytest.raises(RunError, match=r"photos died.*checkpoint is intact.*--resume"):
+        with pytest.raises(RunError, match=r"photos died.*checkpoint is intact.*resume=True"):
             photo_run(photos, tmp_path / "parts")
     photo_run(photos, tmp_path / "parts", resume=True)
     assert_same_run(whole, tmp_path / "parts")

@@ -71,7 +71,7 @@ def test_an_unfinished_run_can_be_extended_and_shortened(
         with stopped_after(1, monkeypatch):
             wcl.pretrain(resume=True, out=run, epochs=epochs)
         assert lost in capsys.readouterr().err
-    with pytest.raises(InputError, match=r"--epochs: 1 are fewer than the 2 .* leave it out"):
+    with pytest.raises(InputError, match=r"epochs: 1 are fewer than the 2 .* leave it out"):
         wcl.pretrain(resume=True, out=run, epochs=1)
     wcl.pretrain(resume=True, out=run)
     assert max(rates(run)) == 3 * STEPS

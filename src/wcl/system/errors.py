@@ -77,6 +77,8 @@ def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
     >>> pretrain(optim__lr=20)
     Traceback (most recent call last):
     wcl.system.errors.InputError: optim__lr: must be at most 10, not 20
+
+    The switch --resume becomes resume=True.
     """
 
     @wraps(function)
@@ -92,4 +94,4 @@ def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _as_argument(flag: re.Match[str]) -> str:
-    return flag[1].replace(".", "__")
+    return "resume=True" if flag[1] == "resume" else flag[1].replace(".", "__")

@@ -2,6 +2,7 @@
 
 import ctypes
 import ctypes.util
+import mmap
 import os
 import sys
 from pathlib import Path
@@ -84,7 +85,7 @@ def resident_memory() -> int:
     """Return the bytes of memory that this process uses; 0 where the system does not tell."""
     try:
         pages = Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        return int(pages) * mmap.PAGESIZE
     except OSError:
         pass
     try:
