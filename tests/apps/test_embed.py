@@ -23,7 +23,8 @@ from wcl.apps.embed import CHUNK, ChunkStore, chunks, embed
 from wcl.cli import run_command
 from wcl.config import EmbedConfig
 from wcl.data import open_source
-from wcl.evaluation.features import BATCH, pixel_batches
+from wcl.data.plain_images import BATCH
+from wcl.evaluation.features import pixel_batches
 from wcl.models.encoder import load
 from wcl.system.errors import InputError
 

@@ -20,7 +20,7 @@ from wcl.apps.contact_sheet import Row, contact_sheet, write_sheet
 from wcl.config import DuplicatesConfig
 from wcl.data import Source
 from wcl.data.decode import squeezed
-from wcl.evaluation.features import decoded_batches
+from wcl.data.plain_images import decoded_batches
 from wcl.models.encoder import Encoder
 from wcl.neighbors import nearest
 from wcl.neighbors.groups import linked_groups

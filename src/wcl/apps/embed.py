@@ -21,7 +21,8 @@ from wcl.apps.vector_files import WRITERS, Layout, Part, paths_file
 from wcl.config import EmbedConfig
 from wcl.config.bounds import check_bounds
 from wcl.data import Source, describe_left_out, open_split, subset, with_format
-from wcl.evaluation.features import BATCH, features_key, none_can_be_read, pixel_batches
+from wcl.data.plain_images import BATCH
+from wcl.evaluation.features import features_key, none_can_be_read, pixel_batches
 from wcl.models.encoder import Encoder
 from wcl.models.weights_file import read_weights, write_weights
 from wcl.system.errors import InputError

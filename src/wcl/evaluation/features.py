@@ -3,27 +3,22 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save
 from torch import Tensor
-from torch.utils.data import Dataset
 
-from wcl.data.decode import UnreadableImage, center_crop, decoded
-from wcl.data.planes import Picture
-from wcl.data.source import ArraySource, Source
-from wcl.data.workers import Workers, worker_count
+from wcl.data.decode import UnreadableImage, decoded
+from wcl.data.plain_images import BATCH, plain_images
+from wcl.data.source import Source
 from wcl.evaluation.run_files import write_if_possible
 from wcl.models.encoder import Encoder, weights_sha256
 from wcl.models.weights_file import read_weights
-from wcl.system.errors import InputError, RunError, WorkerLost
+from wcl.system.errors import InputError, RunError
 from wcl.system.progress import log, track
 from wcl.system.run_folder import RunFolder
 
-BATCH = 256
-"""Images that pass through the encoder at a time."""
 _PREPROCESSING = "center crop 1"  # must change whenever `center_crop` returns other pixels
 
 
@@ -123,60 +118,6 @@ def features_key(encoder: Encoder, source: Source, preprocessing: str = _PREPROC
 def pixel_batches(
     encoder: Encoder, source: Source, num_workers: int = -1
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield all images as the encoder needs them: ((n, C, size, size) bytes, (n,) numbers).
-
-    A batch covers BATCH consecutive images without the unreadable ones; empty batches are skipped.
-    """
-    described = encoder.description
-    size, channels = described.image_size, described.channels
-    shape = channels, size, size
-    if (
-        isinstance(source, ArraySource)
-        and source.pixels.shape[1:] == shape
-        and not source.unreadable
-    ):
-        rows = torch.arange(len(source))
-        yield from zip(source.pixels.split(BATCH), rows.split(BATCH), strict=True)
-        return
-    crop = partial(center_crop, size=size, channels=channels, levels=described.levels)
-    yield from decoded_batches(source, crop, num_workers)
-
-
-def decoded_batches(
-    source: Source, prepare: Callable[[Picture], Tensor], num_workers: int = -1
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield all images as `prepare` returns them, and their numbers (n,), as `pixel_batches` does.
-
-    Args:
-        source: the images.
-        prepare: maps an image to a tensor; it is sent to other processes.
-        num_workers: processes that decode photos; -1 chooses by the available cores.
-    """
-    rows = range(len(source))
-    workers = 0 if isinstance(source, ArraySource) else worker_count(num_workers)
-    prepared = _Prepared(source, prepare)
-    decoders: Workers[range, tuple[Tensor, Tensor]] = Workers(source.name, prepared, workers)
-    try:
-        for pixels, index in decoders.done([rows[i : i + BATCH] for i in rows[::BATCH]]):
-            if len(index):
-                yield pixels, index
-    except WorkerLost as error:
-        raise RunError(f"{error}; give the same command again") from error
-    finally:
-        decoders.stop()
-
-
-class _Prepared(Dataset[tuple[Tensor, Tensor]]):
-    """Pixels and numbers of the readable images of a range."""
-
-    def __init__(self, source: Source, prepare: Callable[[Picture], Tensor]) -> None:
-        self.source = source
-        self.prepare = prepare
-
-    def __getitem__(self, rows: range) -> tuple[Tensor, Tensor]:
-        prepared, readable = [], []
-        for index in rows:
-            with suppress(UnreadableImage):
-                prepared.append(self.prepare(self.source.image(index)))
-                readable.append(index)
-        return torch.stack(prepared) if prepared else torch.empty(0), torch.tensor(readable)
+    """Yield all images as the encoder needs them: ((n, C, size, size) bytes, (n,) numbers)."""
+    needed = encoder.description
+    return plain_images(source, needed.image_size, needed.channels, needed.levels, num_workers)

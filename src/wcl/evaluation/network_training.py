@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from wcl.augment import ViewMaker
 from wcl.data import Source
 from wcl.data.loader import Loader
+from wcl.data.plain_images import BATCH
 from wcl.data.views import ViewSpec
-from wcl.evaluation.features import BATCH, none_can_be_read, pixel_batches
+from wcl.evaluation.features import none_can_be_read, pixel_batches
 from wcl.evaluation.linear import untrained_layer
 from wcl.models.encoder import Encoder
 from wcl.ops.randomness import seed_of
