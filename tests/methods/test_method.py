@@ -17,6 +17,7 @@ from wcl.system.errors import InputError
 
 # Beyond SimCLR and WCL, whose runs are tested in tests/training.
 SETTINGS: dict[str, dict[str, Any]] = {
+    "meanshift": {"loss": {"neighbors": 3}},
     "moco": {"loss": {"queue_size": 48}},
     "mochi": {"loss": {"hardest": 12, "mixtures": 9, "query_mixtures": 5, "warmup_epochs": 1}},
     "simclrv2": {"loss": {"queue_size": 48}},

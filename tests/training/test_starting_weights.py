@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import yaml
 from safetensors.torch import load_file
 
@@ -17,6 +18,9 @@ from images import photo_folder
 from runs import TINY, assert_same_run, metrics, stopped_after, tiny_run, weights
 from wcl.cli import run_command
 from wcl.config.layering import settings
+from wcl.data import limited, open_source, with_format
+from wcl.evaluation.features import pixel_batches
+from wcl.evaluation.references import pretrained_encoder
 from wcl.methods import method_settings
 from wcl.models.pretrained import input_settings
 from wcl.system.errors import InputError
@@ -30,6 +34,37 @@ def from_weights(out: Path, file: Path | str, **changes: Any) -> Path:
     """A tiny run on gray digits that starts from weights for color images."""
     model = {**TINY["model"], "backbone": "test_resnet", "weights": str(file)}
     return tiny_run(out, **{"model": model, "image_size": 32, **changes})
+
+
+def test_frozen_batch_norm_keeps_its_statistics(file: Path, tmp_path: Path) -> None:
+    """At rate 0, with and without: k-NN in between switches the modes of the network."""
+    model = {**TINY["model"], "backbone": "test_resnet", "weights": str(file)}
+    for frozen in (True, False):
+        run = tiny_run(
+            tmp_path / f"{frozen}",
+            model={**model, "freeze_batch_norm": frozen},
+            image_size=32,
+            optim={"lr": 0.0},
+            log={"knn_every": 1},
+        )
+        found = weights(run)
+        same = [found[f"backbone.{name}"].equal(tensor) for name, tensor in backbone().items()]
+        assert all(same) == frozen
+
+
+def test_targets_of_mean_shift_come_from_plain_images_and_the_untouched_encoder(
+    file: Path, tmp_path: Path
+) -> None:
+    run = from_weights(tmp_path / "run", file, epochs=1, method="meanshift", loss={"neighbors": 3})
+    untouched = pretrained_encoder(wcl.load(run))
+    assert untouched is not None
+    source = with_format(limited(open_source("digits"), 128, 0), 3, ())
+    pixels = torch.cat([batch for batch, _ in pixel_batches(untouched, source)])
+    f = F.normalize(untouched.embed(pixels), dim=1)
+    near = (f @ f.T).fill_diagonal_(-1).topk(3).indices
+    expected = F.normalize(f + 3 * f[near].mean(dim=1), dim=1)
+    target = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["method"]["target"]
+    torch.testing.assert_close(target.float(), expected, rtol=0, atol=2e-3)
 
 
 def settings_of(run: Path) -> dict[str, Any]:

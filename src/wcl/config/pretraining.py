@@ -39,6 +39,9 @@ class ModelConfig:
     weights_sha256: str = ""
     """SHA-256 that the weights must have; a run records it. Of a file, or of the tensors if timm
     downloaded them."""
+    freeze_batch_norm: bool = False
+    """Keep the statistics of the backbone's batch norm, which would drift to those of augmented
+    images; for a start from weights."""
     head_layers: Annotated[int, between(2, 3)] = 2
     """Layers of each projection head, 2 or 3."""
     head_hidden_dim: Annotated[int, between(1, 2**20)] = 2048

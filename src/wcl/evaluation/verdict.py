@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from wcl.config import PretrainConfig
 from wcl.methods import find_method
 from wcl.ops.diagnostics import COLLAPSED
-from wcl.training.advice import FEW_STEPS
+from wcl.training.advice import few_steps
 from wcl.training.provenance import shell_command
 
 FIGURE: Literal["neighbor_agreement"] = "neighbor_agreement"
@@ -185,11 +185,13 @@ def _long_enough(config: PretrainConfig, epochs: Sequence[Mapping[str, Any]]) ->
     """Judge the number of steps, and whether the loss still fell in the last quarter."""
     question = "Was it trained long enough?"
     steps, done = int(epochs[-1]["step"]), int(epochs[-1]["epoch"])
-    more = -(-_ENOUGH_STEPS * done // steps) if steps < _ENOUGH_STEPS else 2 * config.epochs
+    # Pretrained weights are adapted in fewer steps than random ones take to learn.
+    enough = 0 if config.model.weights else _ENOUGH_STEPS
+    more = -(-enough * done // steps) if steps < enough else 2 * config.epochs
     remedy = f"train longer: --epochs {more}"
     counted = f"{steps:,} step{'s' if steps != 1 else ''}"
-    if steps < FEW_STEPS:
-        reason = f"{counted} are few: fewer than {FEW_STEPS} hardly change a network."
+    if steps < (few := few_steps(config)):
+        reason = f"{counted} are few: fewer than {few} hardly change a network."
         return _Finding(Answer(question, "no", reason), remedy)
     if done < config.epochs:
         reason = f"Only {done} of {config.epochs} epochs are done."
@@ -199,8 +201,8 @@ def _long_enough(config: PretrainConfig, epochs: Sequence[Mapping[str, Any]]) ->
     fell = f"{share:.0%} of the loss's fall came in the last quarter (limit {_LAST_QUARTER:.0%})"
     if share > _LAST_QUARTER:
         return _Finding(Answer(question, "no", f"It was still learning: {fell}."), remedy)
-    if steps < _ENOUGH_STEPS:
-        reason = f"{counted}; from {_ENOUGH_STEPS:,} on the answer would be yes, since {fell}."
+    if steps < enough:
+        reason = f"{counted}; from {enough:,} on the answer would be yes, since {fell}."
         return _Finding(Answer(question, "unclear", reason), remedy)
     return _Finding(Answer(question, "yes", f"{counted}, and {fell}."))
 

@@ -15,6 +15,7 @@ METHODS = {
     "byol": "wcl.methods.byol:BYOL",
     "fncancel": "wcl.methods.fncancel:FNCancel",
     "instdisc": "wcl.methods.instdisc:InstDisc",
+    "meanshift": "wcl.methods.meanshift:MeanShift",
     "mochi": "wcl.methods.mochi:MoCHi",
     "moco": "wcl.methods.moco:MoCo",
     "nnclr": "wcl.methods.nnclr:NNCLR",

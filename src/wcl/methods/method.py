@@ -78,6 +78,8 @@ class Method(nn.Module, ABC):
     """Whether the method learns from small crops beside the two full views."""
     needs_labels: ClassVar[bool] = False
     """Whether the method learns from the true labels, `RunInfo.labels`."""
+    needs_features: ClassVar[bool] = False
+    """Whether `start` needs the features of all images before the first step."""
 
     weak_labels_need_state: ClassVar[bool] = False
     """Whether `weak_labels` uses more of the trained method than its encoder."""
@@ -111,6 +113,15 @@ class Method(nn.Module, ABC):
         first view. `embed` leaves them out; they are for `targets`.
         """
         return 0
+
+    def start(self, bank: FeatureBank) -> None:
+        """Prepare a new run, if the method `needs_features`.
+
+        A resumed run restores the `state_dict` instead, so what is kept belongs there.
+
+        Args:
+            bank: features of all readable images without augmentation, by the starting weights.
+        """
 
     def embed(self, views: Sequence[Tensor]) -> dict[str, Tensor]:
         """Embed the views of local images, differentiably.

@@ -33,6 +33,8 @@ class Encoder(nn.Module, Embedder):
         self.description = description
         self.home: Path | None = None
         """Folder of the run it was loaded from, where results may be cached."""
+        self.frozen_batch_norm = False
+        """Whether the backbone's batch norm keeps its statistics in training mode too."""
         model = description.model
         self.backbone = build_backbone(model, description.channels, description.image_size)
         # Models that widen their features after the pooling state it as head_hidden_size.
@@ -42,6 +44,14 @@ class Encoder(nn.Module, Embedder):
         self.heads = nn.ModuleDict(
             {name: projection_head(*dims, model.head_layers) for name in description.heads}
         )
+
+    def train(self, mode: bool = True) -> "Encoder":
+        super().train(mode)
+        if self.frozen_batch_norm:
+            for module in self.backbone.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
 
     __repr__ = Embedder.__repr__  # nn.Module's lists every layer
 

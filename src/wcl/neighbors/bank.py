@@ -179,6 +179,11 @@ class FeatureBank:
         similarity, neighbors = (torch.cat(column) for column in zip(*results, strict=True))
         return SearchResult(rows, neighbors, similarity, approximate.recall)
 
+    def fetch(self, rows: Tensor) -> Tensor:
+        """Return the features of these images, (n, D) in half precision, on every process."""
+        self._flush()
+        return self._shards.fetch(rows)
+
     def state(self, folder: Path) -> dict[str, Tensor]:
         """Return the state for a checkpoint, on rank 0; an empty dict on other ranks.
 

@@ -36,6 +36,7 @@ from wcl.training.monitor import Monitor
 from wcl.training.next_commands import next_commands
 from wcl.training.not_finite import save_batch
 from wcl.training.optimizers import build_optimizer, set_lr
+from wcl.training.plain_features import plain_features
 from wcl.training.provenance import shell_command
 from wcl.training.setup import (
     TrainingSetup,
@@ -155,6 +156,8 @@ def train(
             _save_encoder(setup, config.epochs)
         if step == 0 and config.model.weights and world.is_rank_zero:
             monitor.start([partial(callback, setup, 0) for callback in callbacks])
+        if step == 0 and method.needs_features:
+            method.start(plain_features(setup, world))
         model.train()
         for epoch in range(step // per_epoch, config.epochs):
             waiting_since = time.perf_counter()

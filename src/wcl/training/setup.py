@@ -201,6 +201,7 @@ def build_method(
     if config.model.weights and load:
         sha256 = load_starting_weights(encoder, config)
         encoder.description = dataclasses.replace(encoder.description, weights_sha256=sha256)
+    encoder.frozen_batch_norm = config.model.freeze_batch_norm
     return method_class(encoder, config.loss, info)
 
 
@@ -302,8 +303,10 @@ def describe(config: PretrainConfig, source: Source, heads: tuple[str, ...]) -> 
     model = config.model
     mean, std = normalization(config.augment, source.channels)
     return Description(
-        # The path of the weights is of no use elsewhere.
-        model=dataclasses.replace(model, weights="", weights_partial=False, weights_sha256=""),
+        # The path of the weights is of no use elsewhere, nor is how they were trained.
+        model=dataclasses.replace(
+            model, weights="", weights_partial=False, weights_sha256="", freeze_batch_norm=False
+        ),
         heads=heads,
         channels=source.channels,
         image_size=config.image_size,

@@ -1,0 +1,58 @@
+"""Features of all images of a run without augmentation, for methods that start from them."""
+
+import torch
+from torch import Tensor
+
+from wcl.data.plain_images import BATCH, plain_images
+from wcl.distributed.world import World
+from wcl.neighbors import FeatureBank
+from wcl.system.errors import RunError
+from wcl.system.progress import track
+from wcl.training.setup import TrainingSetup
+
+
+def plain_features(setup: TrainingSetup, world: World) -> FeatureBank:
+    """Compute the features of all readable images by the current weights.
+
+    Every process computes an equal part; all of them must call this.
+
+    Raises:
+        RunError: fewer than two images can be read.
+    """
+    numbers, features = world.run_on_all_ranks(lambda: _local_features(setup, world))
+    by_process = world.all_gather_object(numbers)
+    if sum(map(len, by_process)) < 2:
+        raise RunError(f"{setup.source.name}: fewer than two images can be read")
+    on_disk = setup.config.crops.bank == "disk"
+    bank = world.run_on_all_ranks(
+        lambda: FeatureBank(
+            len(setup.source),
+            setup.encoder.feature_dim,
+            setup.folder.path if on_disk else None,
+            world,
+        )
+    )
+    bank.store([each.numpy() for each in by_process], features.to(setup.encoder.device))
+    return bank
+
+
+def _local_features(setup: TrainingSetup, world: World) -> tuple[Tensor, Tensor]:
+    """Return numbers (n,) and features (n, D) of this process's part of the images."""
+    images, encoder, needed = len(setup.source), setup.encoder, setup.encoder.description
+    rows = range(images * world.rank // world.size, images * (world.rank + 1) // world.size)
+    batches = plain_images(
+        setup.source,
+        needed.image_size,
+        needed.channels,
+        needed.levels,
+        setup.config.num_workers,
+        rows,
+    )
+    if world.is_rank_zero:
+        text = f"computing features of {len(rows):,} images"
+        batches = iter(track(batches, text, -(-len(rows) // BATCH)))
+    parts = [(numbers, encoder.embed(pixels)) for pixels, numbers in batches]
+    if not parts:
+        return torch.empty(0, dtype=torch.long), torch.empty(0, encoder.feature_dim)
+    numbers, features = zip(*parts, strict=True)
+    return torch.cat(numbers), torch.cat(features)
