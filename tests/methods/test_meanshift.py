@@ -25,7 +25,7 @@ def started(features: Tensor, rows: list[int] | None = None) -> MeanShift:
 
 
 def unit(v: Tensor) -> Tensor:
-    return v / v.norm()
+    return v / v.square().sum().sqrt()
 
 
 def features(seed: int = 0) -> Tensor:

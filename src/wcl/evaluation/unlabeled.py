@@ -1,6 +1,7 @@
 """Label-free figures of an encoder beside those of networks without training, and a verdict."""
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from wcl.config import PretrainConfig, UnlabeledConfig
 from wcl.data import Source, in_memory, limited, with_format
@@ -10,6 +11,7 @@ from wcl.evaluation.references import pretrained_encoder, untrained_encoder
 from wcl.evaluation.result import Result
 from wcl.evaluation.verdict import FIGURE, NEEDED, Verdict, verdict
 from wcl.models.encoder import Encoder
+from wcl.ops.agreement import neighbor_agreement
 from wcl.system.errors import InputError
 from wcl.system.progress import log
 from wcl.system.run_folder import RunFolder
@@ -18,24 +20,39 @@ from wcl.training.metrics_file import read_metrics
 NEEDS_LABELS = False
 
 
+class Measured(NamedTuple):
+    """Label-free figures of an encoder and its baselines."""
+
+    figures: dict[str, dict[str, float]]
+    """By the name of the network."""
+    images: int
+    """How many could be read."""
+    neighbors_changed: float | None
+    """Share of an image's nearest neighbors that were not so for the weights that the run started
+    from; None if they were random."""
+
+
 def unlabeled(encoder: Encoder, train: Source, test: Source, config: UnlabeledConfig) -> Result:
     """Measure all figures on test images, or training images if there are no others."""
     sample = limited(test, config.images, config.seed)
-    figures, count = measured(encoder, sample, tuple(FIGURES), config.seed, config.num_workers)
-    found = run_verdict(encoder, figures)
+    found = measured(encoder, sample, tuple(FIGURES), config.seed, config.num_workers)
+    said = run_verdict(encoder, found.figures)
     rows = [
-        {"figure": figure.title, **{name: own[key] for name, own in figures.items()}}
+        {"figure": figure.title, **{name: own[key] for name, own in found.figures.items()}}
         for key, figure in FIGURES.items()
     ]
-    answers = [answer._asdict() for answer in found.answers]
-    details = {"verdict": answers, "next_step": found.next_step}
-    return Result("unlabeled", figures["encoder"][FIGURE], 0, count, details, rows, FIGURE)
+    details: dict[str, Any] = {"verdict": [answer._asdict() for answer in said.answers]}
+    details["next_step"] = said.next_step
+    if found.neighbors_changed is not None:
+        details["neighbors_changed"] = found.neighbors_changed
+    score = found.figures["encoder"][FIGURE]
+    return Result("unlabeled", score, 0, found.images, details, rows, FIGURE)
 
 
 def quick_verdict(encoder: Encoder, source: Source, num_workers: int = -1) -> Verdict:
     """Return the verdict on an encoder, measuring on some images no more than it needs."""
-    figures, _ = measured(encoder, limited(source, IMAGES, 0), NEEDED, 0, num_workers)
-    return run_verdict(encoder, figures)
+    found = measured(encoder, limited(source, IMAGES, 0), NEEDED, 0, num_workers)
+    return run_verdict(encoder, found.figures)
 
 
 def run_verdict(encoder: Encoder, figures: Mapping[str, Mapping[str, float]]) -> Verdict:
@@ -49,7 +66,7 @@ def run_verdict(encoder: Encoder, figures: Mapping[str, Mapping[str, float]]) ->
 
 def measured(
     encoder: Encoder, sample: Source, names: tuple[str, ...], seed: int, num_workers: int
-) -> tuple[dict[str, dict[str, float]], int]:
+) -> Measured:
     """Compute figures of the encoder, of its baselines and of raw pixels.
 
     Args:
@@ -58,9 +75,6 @@ def measured(
         names: of the figures.
         seed: of the augmented views.
         num_workers: processes that decode photos.
-
-    Returns:
-        Figures by the name of the network, and the number of images that could be read.
     """
     config = run_settings(encoder)
     described = encoder.description
@@ -68,7 +82,10 @@ def measured(
     networks = {"encoder": encoder, **baselines(encoder, config)}
     views = view_features(networks, source, config, seed, num_workers)
     figures = {name: label_free(features, names) for name, features in views.items()}
-    return figures, views["encoder"].shape[1]
+    changed = None
+    if "pretrained" in views:
+        changed = 1 - float(neighbor_agreement(views["pretrained"][0], views["encoder"][0]))
+    return Measured(figures, views["encoder"].shape[1], changed)
 
 
 def baselines(encoder: Encoder, config: PretrainConfig) -> dict[str, Encoder]:

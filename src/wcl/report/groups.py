@@ -10,6 +10,7 @@ from torch import Tensor
 
 from wcl.models.encoder import Encoder
 from wcl.ops.diagnostics import weak_label_quality
+from wcl.report.changed_neighbors import ChangedNeighbors, changed_neighbors
 from wcl.report.images import EncodedImages, ReportImages
 from wcl.report.pictures import (
     MAX_PICTURES,
@@ -66,6 +67,8 @@ class RunGroups:
     """None if the run has no weak labels."""
     neighbors: list[PictureRow]
     views: list[PictureRow]
+    adapting: ChangedNeighbors | None = None
+    """What changed since the pretrained weights that the run started from, if it did."""
 
 
 def run_groups(run: Run, images: ReportImages, encoded: EncodedImages) -> RunGroups:
@@ -77,6 +80,7 @@ def run_groups(run: Run, images: ReportImages, encoded: EncodedImages) -> RunGro
         batch_groups(run, encoded.encoder, images),
         neighbors,
         view_rows(encoded.encoder, images, run.config),
+        changed_neighbors(encoded, images),
     )
 
 

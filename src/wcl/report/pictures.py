@@ -52,9 +52,16 @@ def neighbor_rows(
 ) -> list[PictureRow]:
     """Return random images, each with its nearest neighbors by cosine similarity."""
     of_crops = config.crops.count if config.crops.neighbors else 0
-    count = min(of_crops or _NEIGHBORS, MAX_PICTURES, len(images) - 1)
+    count = min(of_crops or _NEIGHBORS, MAX_PICTURES)
     rows = torch.from_numpy(random_rows(images, _NEIGHBOR_ROWS, config.seed))
-    cosines, neighbors = nearest(features[rows], features, count, rows)
+    return rows_of_neighbors(images, features, rows, count)
+
+
+def rows_of_neighbors(
+    images: ReportImages, features: Tensor, rows: Tensor, count: int = _NEIGHBORS
+) -> list[PictureRow]:
+    """Return these images, each with as many nearest neighbors by cosine similarity."""
+    cosines, neighbors = nearest(features[rows], features, min(count, len(images) - 1), rows)
     found = []
     for row, values, others in zip(
         rows.tolist(), cosines.tolist(), neighbors.tolist(), strict=True
