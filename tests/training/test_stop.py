@@ -23,6 +23,8 @@ from wcl.methods.simclr import SimCLR
 
 class Stuck(SimCLR):
     def loss(self, out, targets, shard):
+        if Path("run").exists() != WITHIN_RUN:
+            return super().loss(out, targets, shard)
         Path("in the step").touch()
         mutex = ctypes.create_string_buffer(64)
         for _ in range(2):
@@ -31,8 +33,12 @@ class Stuck(SimCLR):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the lock is that of Linux")
-def test_a_first_step_that_does_not_end_is_ended_by_sigterm(tmp_path: Path) -> None:
-    (tmp_path / "stuck.py").write_text(STUCK)
+@pytest.mark.parametrize("within_run", [False, True])
+def test_a_first_step_that_does_not_end_is_ended_by_sigterm(
+    within_run: bool, tmp_path: Path
+) -> None:
+    """The first step of all is the one that estimates memory and time, before there is a run."""
+    (tmp_path / "stuck.py").write_text(f"WITHIN_RUN = {within_run}{STUCK}")
     command = [sys.executable, "-m", "wcl", "pretrain", *DIGITS, "--method=stuck:Stuck"]
     process = subprocess.Popen(
         [*command, "--out=run"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
@@ -44,7 +50,9 @@ def test_a_first_step_that_does_not_end_is_ended_by_sigterm(tmp_path: Path) -> N
     process.send_signal(signal.SIGTERM)
     status, said = finish(process)
     assert status == 130
-    assert "did not end in time" in said and "wcl pretrain --out run --resume" in said
+    assert "did not end in time" in said
+    assert ("wcl pretrain --out run --resume" in said) == within_run
+    assert (tmp_path / "run").exists() == within_run
     # The folder can be used again.
     assert tiny_run(tmp_path / "run", epochs=1).is_dir()
 

@@ -87,7 +87,8 @@ def run(
             on_all_ranks = world.run_on_all_ranks
             setup = on_all_ranks(lambda: prepare(config, resume, fabric.device, world, callbacks))
             on_all_ranks(lambda: check_same_on_all_ranks(setup, world))
-            on_all_ranks(lambda: check_resources(setup, fabric, world))
+            with stop_on_signals(world):
+                on_all_ranks(lambda: check_resources(setup, fabric, world))
             if world.is_rank_zero and not resume and not quiet:
                 for line in advice(setup):
                     log(f"warning: {line}")
