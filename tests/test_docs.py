@@ -40,6 +40,7 @@ QUICK = {
         "--epochs 1 --batch_size 8 --image_size 32 --model.head_hidden_dim 16 "
         "--crops.size 16 --log.tensorboard false --num_workers 0"
     ),
+    "pretrain adapt": "--epochs 1 --batch_size 8 --log.tensorboard false --num_workers 0",
     "pretrain": (
         "--epochs 1 --batch_size 8 --image_size 32 --model.backbone resnet18 "
         "--model.head_hidden_dim 16 "
