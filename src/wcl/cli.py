@@ -352,9 +352,9 @@ def announce(doing: str) -> None:
 
 def run_command(words: list[str]) -> int:
     """Run one command line and return its exit status."""
-    about = {name: command.about for name, command in COMMANDS.items()}
-    words = [_without_credentials(word) for word in words]
     try:
+        about = {name: command.about for name, command in COMMANDS.items()}
+        words = [_without_credentials(word) for word in words]
         if words and words[0] in ("-V", "--version"):
             print(__version__)
             return 0
