@@ -48,5 +48,5 @@ def test_the_report_shows_them_only_for_runs_from_weights(tmp_path: Path) -> Non
     still = adapted(tmp_path, 0.0)
     text = " ".join(report_of(still).text.split())
     assert "What adapting changed" in text and "neighbors of an image, 0% were not" in text
-    assert wcl.evaluate(still, "unlabeled").as_dict()["neighbors_changed"] == 0
+    assert wcl.evaluate(still, "unlabeled").as_dict()["changed_by_adapting"] == 0
     assert "What adapting changed" not in report_of(tiny_run(tmp_path / "plain", epochs=1)).text

@@ -123,6 +123,8 @@ def _advice(answer: str) -> str:
         return "Adapting the pretrained encoder, {}, helped."
     if answer == "Partly":
         return "Adapting helped in part: whether this encoder or {} is better depends on the use."
+    if answer == "Not clearly":
+        return "There is no clear difference from the untouched encoder, {}: either will do."
     return "Adapting did not help: the untouched encoder, {}, is the better choice."
 
 

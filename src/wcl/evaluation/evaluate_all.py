@@ -92,7 +92,9 @@ def _protocols(config: AllConfig) -> dict[str, dict[str, Any]]:
     if train.multi_labels is not None:
         return {"lowshot": {}}
     if train.labels is None:
-        raise InputError(f"{config.data}: has no labels, so nothing can be measured")
+        raise InputError(
+            f"{config.data}: has no labels; measure without them: wcl eval unlabeled RUN"
+        )
     return {"knn": {}, "linear": {}, "finetune": {"labels": config.labels}, "lowshot": {}}
 
 

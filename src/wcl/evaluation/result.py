@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from wcl.evaluation.uncertainty import Figure
 
@@ -75,7 +75,8 @@ def show(result: Result) -> None:
     console.print(summary)
     for rows in tables:
         texts = [_texts(row, "mean") for row in rows]
-        table = Table(*texts[0])
+        # Where the terminal is narrow, lines are folded: a figure that is cut off is lost.
+        table = Table(*(Column(name, overflow="fold") for name in texts[0]))
         for row in texts:
             table.add_row(*row.values())
         console.print(table)

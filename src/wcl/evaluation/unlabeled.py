@@ -1,11 +1,12 @@
 """Label-free figures of an encoder beside those of networks without training, and a verdict."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from wcl.config import PretrainConfig, UnlabeledConfig
 from wcl.data import Source, in_memory, limited, with_format
 from wcl.evaluation.augmented import run_settings, view_features
+from wcl.evaluation.features import features_and_rows
 from wcl.evaluation.label_free import FIGURES, IMAGES, label_free
 from wcl.evaluation.references import pretrained_encoder, untrained_encoder
 from wcl.evaluation.result import Result
@@ -20,39 +21,41 @@ from wcl.training.metrics_file import read_metrics
 NEEDS_LABELS = False
 
 
-class Measured(NamedTuple):
-    """Label-free figures of an encoder and its baselines."""
-
-    figures: dict[str, dict[str, float]]
-    """By the name of the network."""
-    images: int
-    """How many could be read."""
-    neighbors_changed: float | None
-    """Share of an image's nearest neighbors that were not so for the weights that the run started
-    from; None if they were random."""
-
-
 def unlabeled(encoder: Encoder, train: Source, test: Source, config: UnlabeledConfig) -> Result:
     """Measure all figures on test images, or training images if there are no others."""
     sample = limited(test, config.images, config.seed)
-    found = measured(encoder, sample, tuple(FIGURES), config.seed, config.num_workers)
-    said = run_verdict(encoder, found.figures)
+    figures, count = measured(encoder, sample, tuple(FIGURES), config.seed, config.num_workers)
+    said = run_verdict(encoder, figures)
     rows = [
-        {"figure": figure.title, **{name: own[key] for name, own in found.figures.items()}}
+        {"figure": figure.title, **{name: own[key] for name, own in figures.items()}}
         for key, figure in FIGURES.items()
     ]
     details: dict[str, Any] = {"verdict": [answer._asdict() for answer in said.answers]}
     details["next_step"] = said.next_step
-    if found.neighbors_changed is not None:
-        details["neighbors_changed"] = found.neighbors_changed
-    score = found.figures["encoder"][FIGURE]
-    return Result("unlabeled", score, 0, found.images, details, rows, FIGURE)
+    if "pretrained" in figures:
+        details["changed_by_adapting"] = changed_by_adapting(encoder, sample, config.num_workers)
+    return Result("unlabeled", figures["encoder"][FIGURE], 0, count, details, rows, FIGURE)
+
+
+def changed_by_adapting(encoder: Encoder, sample: Source, num_workers: int = -1) -> float:
+    """Compute the share of nearest neighbors that the weights it started from did not find.
+
+    Among 10 neighbors of each image, without augmentation.
+    """
+    untouched = pretrained_encoder(encoder)
+    assert untouched is not None
+    described = encoder.description
+    source = with_format(in_memory(sample), described.channels, described.levels)
+    before, after = (
+        features_and_rows(network, source, num_workers)[0] for network in (untouched, encoder)
+    )
+    return 1 - float(neighbor_agreement(before, after))
 
 
 def quick_verdict(encoder: Encoder, source: Source, num_workers: int = -1) -> Verdict:
     """Return the verdict on an encoder, measuring on some images no more than it needs."""
-    found = measured(encoder, limited(source, IMAGES, 0), NEEDED, 0, num_workers)
-    return run_verdict(encoder, found.figures)
+    figures, _ = measured(encoder, limited(source, IMAGES, 0), NEEDED, 0, num_workers)
+    return run_verdict(encoder, figures)
 
 
 def run_verdict(encoder: Encoder, figures: Mapping[str, Mapping[str, float]]) -> Verdict:
@@ -66,7 +69,7 @@ def run_verdict(encoder: Encoder, figures: Mapping[str, Mapping[str, float]]) ->
 
 def measured(
     encoder: Encoder, sample: Source, names: tuple[str, ...], seed: int, num_workers: int
-) -> Measured:
+) -> tuple[dict[str, dict[str, float]], int]:
     """Compute figures of the encoder, of its baselines and of raw pixels.
 
     Args:
@@ -75,6 +78,9 @@ def measured(
         names: of the figures.
         seed: of the augmented views.
         num_workers: processes that decode photos.
+
+    Returns:
+        Figures by the name of the network, and the number of images that could be read.
     """
     config = run_settings(encoder)
     described = encoder.description
@@ -82,10 +88,7 @@ def measured(
     networks = {"encoder": encoder, **baselines(encoder, config)}
     views = view_features(networks, source, config, seed, num_workers)
     figures = {name: label_free(features, names) for name, features in views.items()}
-    changed = None
-    if "pretrained" in views:
-        changed = 1 - float(neighbor_agreement(views["pretrained"][0], views["encoder"][0]))
-    return Measured(figures, views["encoder"].shape[1], changed)
+    return figures, views["encoder"].shape[1]
 
 
 def baselines(encoder: Encoder, config: PretrainConfig) -> dict[str, Encoder]:

@@ -20,14 +20,20 @@ NEEDED = (FIGURE, "rankme")
 # How many times the figure of a baseline the encoder must have to be better, and not to be worse.
 # Pixels are shown only: the study found no threshold for them that holds on all data.
 _FACTORS = {"untrained": (2.0, 1.2), "pretrained": (1.1, 0.9)}
-_CONFIDENCE = "right for 17 of 17 runs that did not set these limits"
+_CONFIDENCE = {
+    "untrained": "right for 17 of 17 runs that did not set these limits",
+    "pretrained": "limits that no study has confirmed",
+}
 _MIN_RANK = 0.4  # RankMe as a share of that of the untrained network
 _MAX_GROUP = 0.25  # share of a batch
 _ENOUGH_STEPS = 1000
 _LAST_QUARTER = 0.15  # share of the loss's fall from which it still falls
 _TYPICAL_BATCH = 256
 
-_IS_BETTER = "Is it better than no training?"
+_QUESTIONS = {
+    "untrained": "Is it better than no training?",
+    "pretrained": "Is it better than the weights it started from?",
+}
 _NAMES = {
     "untrained": "the untrained network",
     "pretrained": "the weights it started from",
@@ -80,11 +86,11 @@ def verdict(
     findings = [_better(figures, config, run)]
     if config is not None and epochs:
         healthy = _healthy(figures, config, epochs[-1])
-        findings = [healthy, *findings, _long_enough(config, epochs)]
+        findings = [healthy, *findings, _long_enough(config, epochs, run)]
     answers = [each.answer for each in findings]
     # What is wrong comes before what is unclear. An encoder that is not better than an untrained
     # one may just need more steps, so its length comes before that.
-    ordered = sorted(findings, key=lambda each: each.answer.question == _IS_BETTER)
+    ordered = sorted(findings, key=lambda each: each.answer.question in _QUESTIONS.values())
     for wanted in ("no", "unclear"):
         for finding in ordered:
             if finding.answer.answer == wanted:
@@ -102,9 +108,10 @@ def _healthy(
         text = f"{share:.0%} of the projection's dimensions hardly vary (limit {COLLAPSED:.0%})"
         checks.append((share > COLLAPSED, text))
     if figures:
-        own, untrained = (figures[name]["rankme"] for name in ("encoder", "untrained"))
-        text = f"RankMe of the features is {own:.1f}, {untrained:.1f} before training"
-        checks.append((has_collapsed(own, untrained), f"{text} (limit {_MIN_RANK:.0%} of that)"))
+        start = "pretrained" if "pretrained" in figures else "untrained"
+        own, before = (figures[name]["rankme"] for name in ("encoder", start))
+        text = f"RankMe of the features is {own:.1f}, {before:.1f} before training"
+        checks.append((has_collapsed(own, before), f"{text} (limit {_MIN_RANK:.0%} of that)"))
     for is_collapsed, text in checks:
         if is_collapsed:
             return _Finding(
@@ -134,64 +141,67 @@ def _healthy(
     return _Finding(Answer(question, "yes", f"{'; '.join(texts)}."))
 
 
-def has_collapsed(rank: float, untrained: float) -> bool:
-    """Return whether RankMe of an encoder is far below that of the untrained network."""
-    return rank < _MIN_RANK * untrained
+def has_collapsed(rank: float, before: float) -> bool:
+    """Return whether RankMe of an encoder is far below that before training."""
+    return rank < _MIN_RANK * before
 
 
 def _better(
     figures: Mapping[str, Mapping[str, float]], config: PretrainConfig | None, run: str
 ) -> _Finding:
-    """Compare the figure of the encoder with those of the baselines."""
+    """Compare the figure of the encoder with that of the network it started as."""
+    adapts = config is not None and bool(config.model.weights)
     if not figures:
-        reason = "It was not measured."
+        question = _QUESTIONS["pretrained" if adapts else "untrained"]
         command = shell_command("wcl", "eval", "unlabeled", run)
-        return _Finding(Answer(_IS_BETTER, "unclear", reason), f"measure it: {command}")
+        return _Finding(
+            Answer(question, "unclear", "It was not measured."), f"measure it: {command}"
+        )
+    start = "pretrained" if "pretrained" in figures else "untrained"
     own = figures["encoder"][FIGURE]
     others = {name: of[FIGURE] for name, of in figures.items() if name != "encoder"}
     compared = ", ".join(f"{value:.1%} for {_NAMES[name]}" for name, value in others.items())
-    limits = "; ".join(
-        f"yes from {high:g} times {_NAMES[name]}, no below {low:g} times"
-        for name, (high, low) in _FACTORS.items()
-        if name in others
-    )
+    high, low = _FACTORS[start]
+    limits = f"yes from {high:g} times {_NAMES[start]}, no below {low:g} times"
     reason = (
         f"Two views of an image share {own:.1%} of their nearest neighbors; {compared} "
-        f"({limits}; {_CONFIDENCE})."
+        f"({limits}; {_CONFIDENCE[start]})."
     )
     data = config.data if config is not None else "SRC"
     return _Finding(
-        Answer(_IS_BETTER, is_better(own, others), reason),
+        Answer(_QUESTIONS[start], is_better(own, others), reason),
         "look whether views still show what matters, and change --augment settings if not: "
         + shell_command("wcl", "views", data),
     )
 
 
 def is_better(own: float, others: Mapping[str, float]) -> Literal["yes", "no", "unclear"]:
-    """Return whether the figure of an encoder is clearly higher than those of its baselines.
+    """Return whether the figure of an encoder is clearly higher than before training.
+
+    That is the figure of the pretrained weights it started from, if any, or of random ones.
 
     >>> is_better(0.3, {"untrained": 0.1, "pixels": 0.4}), is_better(0.1, {"untrained": 0.1})
     ('yes', 'no')
     """
-    factors = [
-        (own / max(others[name], 1e-12), _FACTORS[name]) for name in _FACTORS if name in others
-    ]
-    if any(factor < low for factor, (_, low) in factors):
-        return "no"
-    return "yes" if all(factor >= high for factor, (high, _) in factors) else "unclear"
+    start = "pretrained" if "pretrained" in others else "untrained"
+    factor, (high, low) = own / max(others[start], 1e-12), _FACTORS[start]
+    return "yes" if factor >= high else "no" if factor < low else "unclear"
 
 
-def _long_enough(config: PretrainConfig, epochs: Sequence[Mapping[str, Any]]) -> _Finding:
+def _long_enough(config: PretrainConfig, epochs: Sequence[Mapping[str, Any]], run: str) -> _Finding:
     """Judge the number of steps, and whether the loss still fell in the last quarter."""
     question = "Was it trained long enough?"
     steps, done = int(epochs[-1]["step"]), int(epochs[-1]["epoch"])
+    few = few_steps(config)
     # Pretrained weights are adapted in fewer steps than random ones take to learn.
-    enough = 0 if config.model.weights else _ENOUGH_STEPS
+    enough = few if config.model.weights else _ENOUGH_STEPS
     more = -(-enough * done // steps) if steps < enough else 2 * config.epochs
-    remedy = f"train longer: --epochs {more}"
+    command = ("wcl", "pretrain", "--out", run, "--resume", "--epochs", str(more))
+    remedy = f"train longer: {shell_command(*command)}"
     counted = f"{steps:,} step{'s' if steps != 1 else ''}"
-    if steps < (few := few_steps(config)):
-        reason = f"{counted} are few: fewer than {few} hardly change a network."
+    if steps < few:
+        is_few = f"{counted} {'are' if steps != 1 else 'is'} few"
+        reason = f"{is_few}: fewer than {few} hardly change a network."
         return _Finding(Answer(question, "no", reason), remedy)
     if done < config.epochs:
         reason = f"Only {done} of {config.epochs} epochs are done."

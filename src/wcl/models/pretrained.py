@@ -152,7 +152,7 @@ def load_weights(
     fit = best_fit(tensors, backbone, model.backbone)
     if fit.problems and (fit.is_empty or not model.weights_partial):
         raise InputError(
-            f"{where}: does not fit {model.backbone}, tensors are {fit}; give weights of this "
+            f"{where}: does not fit {model.backbone} (tensors: {fit}); give weights of this "
             f"model{remedy}"
         )
     if fit.problems:
