@@ -204,6 +204,8 @@ def test_embed_takes_arrays_and_floats_alike() -> None:
         (torch.zeros(1, 3, 32, 32, dtype=torch.long), "uint8 from 0 to 255 or floats"),
         (np.zeros((2, 32, 32, 3), np.uint8), r"\(N, 3, height, width\), not \(2, 32, 32, 3\)"),
         (np.zeros((32, 32), np.uint8), r"not \(32, 32\)"),
+        (np.zeros((1, 3, 32, 32), np.longdouble), "uint8 from 0 to 255 or floats"),
+        (np.zeros((1, 3, 0, 0), np.uint8), "0×0 pixels do not fit the network .* use 32×32"),
     ],
 )
 def test_embed_refuses_pixels_of_another_range_or_shape(given: Any, says: str) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from commands import DIGITS, finish
 
-from runs import tiny_run
+from runs import checkpoint, prepared, tiny_run
 from wcl.distributed.world import World
-from wcl.training.stop import stop_on_signals
+from wcl.training.stop import StopRequest, stop_on_signals
 
 # A step that waits within the C library for a lock that nobody opens; signals do not end that.
 STUCK = """
@@ -55,6 +55,20 @@ def test_a_first_step_that_does_not_end_is_ended_by_sigterm(
     assert (tmp_path / "run").exists() == within_run
     # The folder can be used again.
     assert tiny_run(tmp_path / "run", epochs=1).is_dir()
+
+
+def test_a_stop_in_the_last_step_ends_the_command_that_the_run_is_part_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wcl.apps import pretrain
+
+    config = prepared(tmp_path / "run", epochs=1).config
+    monkeypatch.setattr(
+        StopRequest, "__bool__", lambda self: (tmp_path / "run/encoder.safetensors").exists()
+    )
+    with pytest.raises(KeyboardInterrupt):
+        pretrain.run(config, quiet=True)
+    assert checkpoint(tmp_path / "run")["step"] == 4  # finished, and saved
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a signal to itself ends the process there")

@@ -79,9 +79,12 @@ class Loader:
         timeout_minutes: float = 30,
     ) -> None:
         if len(source) < batch_size:
+            remedy = (
+                f"use a --batch_size of at most {len(source)}" if len(source) > 1 else "add some"
+            )
             raise InputError(
                 f"{source.name}: {len(source)} images are fewer than one batch of {batch_size}; "
-                f"use a --batch_size of at most {len(source)}"
+                f"{remedy}"
             )
         self.source = source
         self.batch_size = batch_size

@@ -88,8 +88,10 @@ def view_features(
         parts[PIXELS].append(torch.stack([_pixels(specs[0].maker, view) for view in views]))
         rows.append(torch.from_numpy(batch.index))
     index, kept = np.unique(torch.cat(rows).numpy(), return_index=True)
-    if len(index) < 2:
+    if not len(index):
         raise InputError(f"{source.name}: {none_can_be_read(len(source))}")
+    if len(index) < 2:
+        raise InputError(f"{source.name}: only one image can be read; at least two are needed")
     values = {name: torch.cat(part, dim=1)[:, kept] for name, part in parts.items()}
     if not all(bool(one.isfinite().all()) for one in values.values()):
         raise RunError("the encoder's features are not finite; its training must have diverged")

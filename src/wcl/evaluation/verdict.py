@@ -105,7 +105,7 @@ def _healthy(
     question = "Is it healthy?"
     checks = []
     if (share := last.get("collapsed")) is not None:
-        text = f"{share:.0%} of the projection's dimensions hardly vary (limit {COLLAPSED:.0%})"
+        text = f"{share:.0%} of the embedding's dimensions hardly vary (limit {COLLAPSED:.0%})"
         checks.append((share > COLLAPSED, text))
     if figures:
         start = "pretrained" if "pretrained" in figures else "untrained"

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from wcl.config.bounds import PositiveCount, at_least
+from wcl.config.bounds import PositiveCount, between
 from wcl.distributed.sharding import BatchShard
 from wcl.methods.method import Losses, Method, RunInfo
 from wcl.models.encoder import Encoder
@@ -40,7 +40,7 @@ class MeanShiftSettings:
 
     neighbors: PositiveCount = 10
     """k, the nearest images in the whole set that a target averages."""
-    neighbor_weight: Annotated[float, at_least(0)] = 3.0
+    neighbor_weight: Annotated[float, between(0, 1000)] = 3.0
     """λ, the weight of the neighbors' mean; the image itself has a weight of 1."""
 
 
@@ -58,7 +58,7 @@ class MeanShift(Method):
         if settings.neighbors >= info.images:
             raise InputError(
                 f"--loss.neighbors: {info.images} images have at most {info.images - 1} neighbors "
-                f"each, not {settings.neighbors}"
+                f"each, not {settings.neighbors}; set it lower"
             )
         # An image that cannot be read at the start has no target; a zero gives no gradient.
         target = torch.zeros(info.images, encoder.feature_dim, dtype=torch.float16)

@@ -74,7 +74,17 @@ class Embedder(ABC):
             chunk = images[start : start + batch_size]
             pixels = chunk if isinstance(chunk, Tensor) else self._pixels(chunk)
             self._check(pixels)
-            parts.append(self._features(pixels))
+            try:
+                parts.append(self._features(pixels))
+            except RuntimeError as error:
+                height, width = pixels.shape[2:]
+                size = self.description.image_size
+                if (height, width) == (size, size):
+                    raise
+                raise ValueError(
+                    f"images of {height}×{width} pixels do not fit the network ({error}); use "
+                    f"{size}×{size}"
+                ) from error
         return torch.cat(parts) if parts else torch.empty(0, self.feature_dim)
 
     def _check(self, pixels: Tensor) -> None:
@@ -105,7 +115,8 @@ class Embedder(ABC):
         )
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
-        if array.dtype != np.uint8 and array.dtype.kind != "f":  # which torch may not know
+        known = array.dtype == np.uint8 or (array.dtype.kind == "f" and array.itemsize <= 8)
+        if not known:  # by torch
             raise ValueError(
                 f"images must be uint8 from 0 to 255 or floats from 0 to 1, not {array.dtype}"
             )

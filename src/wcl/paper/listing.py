@@ -134,7 +134,7 @@ def _seconds_per_step(settings: PretrainConfig, images: int, data: str, out: Pat
         loss=type(settings.loss)(),  # its defaults fit any number of images
         log=LogConfig(every=1, health=0, tensorboard=False),
     )
-    if not pretrain.run(timed):  # stopped, and with it the listing
+    if not pretrain.run(timed, quiet=True):  # stopped, and with it the listing
         raise KeyboardInterrupt
     lines = read_metrics(RunFolder(out).metrics)
     steps = [line for line in lines if line["kind"] == "step"]

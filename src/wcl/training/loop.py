@@ -69,6 +69,10 @@ def run(
 
     Returns:
         Whether the run finished; if not, a signal stopped it and it can be resumed.
+
+    Raises:
+        KeyboardInterrupt: a signal came before the first step, or in the last one of a run that is
+            part of more.
     """
     if config.loss is None:
         config = dataclasses.replace(config, loss=method_settings(config.method)())
@@ -194,6 +198,8 @@ def train(
                 save(with_encoder=False)
                 monitor.log(f"stopped after step {step} of {total}{remedy}")
                 return False
+        if quiet and world.any(bool(stop)):  # this run is finished, the rest of the command is not
+            raise KeyboardInterrupt
         if not quiet:
             commands = "".join(f"\n  {line}" for line in next_commands(config, setup.source))
             monitor.log(f"the run is in {config.out}; next:{commands}")

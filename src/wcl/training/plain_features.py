@@ -21,19 +21,18 @@ def plain_features(setup: TrainingSetup, world: World) -> FeatureBank:
     """
     numbers, features = world.run_on_all_ranks(lambda: _local_features(setup, world))
     by_process = world.all_gather_object(numbers)
-    if sum(map(len, by_process)) < 2:
-        raise RunError(f"{setup.source.name}: fewer than two images can be read")
-    on_disk = setup.config.crops.bank == "disk"
-    bank = world.run_on_all_ranks(
-        lambda: FeatureBank(
-            len(setup.source),
-            setup.encoder.feature_dim,
-            setup.folder.path if on_disk else None,
-            world,
-        )
-    )
+    bank = world.run_on_all_ranks(lambda: _empty_bank(setup, sum(map(len, by_process)), world))
     bank.store([each.numpy() for each in by_process], features.to(setup.encoder.device))
     return bank
+
+
+def _empty_bank(setup: TrainingSetup, readable: int, world: World) -> FeatureBank:
+    if readable < 2:
+        raise RunError(
+            f"{setup.source.name}: fewer than two images can be read; `wcl data` shows why"
+        )
+    folder = setup.folder.path if setup.config.crops.bank == "disk" else None
+    return FeatureBank(len(setup.source), setup.encoder.feature_dim, folder, world)
 
 
 def _local_features(setup: TrainingSetup, world: World) -> tuple[Tensor, Tensor]:

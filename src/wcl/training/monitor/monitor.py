@@ -179,7 +179,7 @@ class Monitor:
         values |= self._embeddings.diagnostics()
         if values.get("collapsed", 0) > diagnostics.COLLAPSED:
             self.log(
-                f"warning: {values['collapsed']:.0%} of the projection's dimensions hardly vary: "
+                f"warning: {values['collapsed']:.0%} of the embedding's dimensions hardly vary: "
                 "the embeddings have collapsed; try a smaller --optim.lr"
             )
         for measure in measures:
