@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from wcl.config import DataConfig
-from wcl.data import ArraySource, Source, describe_left_out, open_split
+from wcl.data import ArraySource, Source, describe_left_out, measured_levels, open_split
 from wcl.data.decode import UnreadableImage, decoded, upright_size
+from wcl.data.levels import Levels, described_levels
 from wcl.data.workers import worker_count
 from wcl.system.paths import one_line
 from wcl.system.progress import track
@@ -91,6 +92,9 @@ def describe(config: DataConfig, spec: str) -> None:
     table.add_row("unreadable", *(f"{len(split.unreadable):,}" for split in splits))
     if sources[0].channels not in (1, 3):
         table.add_row("channels", *(str(source.channels) for source in sources))
+    ranges = [measured_levels(source, seed=0) for source in sources]
+    if any(ranges):
+        table.add_row("more than 8 bits", *(_levels(levels) for levels in ranges))
     Console().print(table)
     if left_out := describe_left_out(*sources):
         print(left_out)
@@ -117,6 +121,10 @@ def _sizes(sizes: Counter[tuple[int, int]]) -> str:
         f"{min(heights)}–{max(heights)} high, {min(widths)}–{max(widths)} wide; "
         f"{len(sizes)} different{often}"
     )
+
+
+def _levels(levels: Levels) -> str:
+    return f"black and white are {described_levels(levels)}" if levels else "no"
 
 
 def _classes(classes: dict[str, int]) -> str:
