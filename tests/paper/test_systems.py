@@ -28,7 +28,8 @@ def cells(row: str) -> dict[str, Cell]:
 
 
 def test_every_method_is_compared() -> None:
-    assert {system.method for system in SYSTEMS.values()} == set(METHODS)
+    """But for that which starts from pretrained weights."""
+    assert {system.method for system in SYSTEMS.values()} == set(METHODS) - {"meanshift"}
 
 
 @pytest.mark.parametrize("scale", ["digits", "cpu"])

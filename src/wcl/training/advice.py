@@ -27,8 +27,9 @@ def advice(setup: TrainingSetup) -> Iterator[str]:
     config, images, per_epoch = setup.config, len(setup.source), setup.steps_per_epoch
     few = few_steps(config)
     if setup.total_steps < few:
-        steps = "1 step in total is" if setup.total_steps == 1 else f"{setup.total_steps} steps are"
-        yield (f"{steps} few; with --epochs {-(-few // per_epoch)} there are at least {few}")
+        steps = setup.total_steps
+        problem = f"{steps} steps are few" if steps != 1 else "1 step is few"
+        yield f"{problem}; with --epochs {-(-few // per_epoch)} there are at least {few}"
     if images < FEW_IMAGES and not config.model.weights:
         yield (
             f"{images} images are few to learn from; add some, or start from pretrained weights "
