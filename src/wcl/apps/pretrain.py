@@ -55,7 +55,7 @@ def run(
 
 
 def run_with_verdict(config: PretrainConfig, resume: bool, recipe: str) -> bool:
-    """Train, and print a verdict on the run if it finished in this session."""
+    """Train, and print a verdict on the run if it finished here and now."""
     end = EndOfRun()
     finished = run(config, resume, recipe, callbacks=(end,))
     if end.epoch == config.epochs:

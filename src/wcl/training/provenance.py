@@ -42,7 +42,7 @@ class Session:
     weights: dict[str, str] = field(default_factory=dict)
     """Name and SHA-256 of the weights that the run started from; empty for random ones."""
     extension: str = ""
-    """How the run was extended or shortened by this session; empty if it was not."""
+    """How the run was extended or shortened from here on; empty if it was not."""
 
 
 def current_session(
