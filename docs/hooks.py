@@ -1,4 +1,4 @@
-"""What the site needs beyond mkdocs: notebooks as pages, doctests as examples."""
+"""Hooks of the documentation site: notebooks become pages, doctests become examples."""
 
 import json
 import re

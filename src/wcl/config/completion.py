@@ -31,7 +31,7 @@ _ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bash
 
 @dataclass
 class CommandWords:
-    """What may follow a command, such as `eval` or `eval knn`."""
+    """The words that may follow a command, such as `eval` or `eval knn`."""
 
     about: str
     words: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""Whether training helped, by all measurements of an encoder: an answer and sentences.
+"""The answer to whether training helped, by all measurements of an encoder.
 
 Measurements are given as rows of `wcl eval all`, which may hold "pixels" besides.
 """
@@ -17,7 +17,7 @@ _PROTOCOLS = {"knn": "by k\u2011NN", "linear": "by a linear probe"}  # lines do 
 
 
 class Baseline(NamedTuple):
-    """What a score is compared with."""
+    """A score to compare with."""
 
     name: str
     """As it follows the score: "untrained", "untouched" or "by raw pixels"."""
@@ -70,7 +70,7 @@ class Measurement:
 
 
 class Verdict(NamedTuple):
-    """Whether a run worked, and the sentences that say why."""
+    """The answer to whether a run worked, and the sentences that explain it."""
 
     answer: str
     sentence: str

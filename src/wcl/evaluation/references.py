@@ -1,4 +1,4 @@
-"""What a figure is compared with: chance, and other weights of the same network.
+"""References to compare a figure with: chance, and other weights of the same network.
 
 The references are the untrained network, which shows what the architecture and the pixels give by
 themselves, and for a run that started from pretrained weights the untouched encoder.

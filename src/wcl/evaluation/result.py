@@ -38,7 +38,7 @@ class Result:
     """Accuracy; mean average precision where images have several labels; silhouette; or a
     figure without labels."""
     figures: list[Figure] = field(default_factory=list, repr=False, compare=False)
-    """Of each row if rows are settings, otherwise one; the last one is that of `score`."""
+    """One for each row if rows are settings, otherwise one; the last belongs to `score`."""
     beside: dict[str, Any] = field(default_factory=dict)
     """Interval of the score, references and chance, set by `evaluate`."""
     seconds: float = 0.0
