@@ -10,6 +10,7 @@ from torch import nn
 
 from wcl.config import ModelConfig
 from wcl.models.image_sizes import size_options, size_problem, working_sizes
+from wcl.models.small_maps import with_small_maps
 from wcl.system.errors import InputError, did_you_mean
 
 # Networks for CPUs: a ResNet with 1.2 M parameters and plain convolutions with 0.1 M.
@@ -31,6 +32,7 @@ def build_backbone(model: ModelConfig, channels: int, size: int) -> nn.Module:
         backbone = _from_timm(name, channels, size)
     if model.stem != "native":
         _shrink_stem(backbone, model)
+    with_small_maps(backbone)
     return backbone
 
 
