@@ -5,7 +5,12 @@ import torch
 
 from built_methods import normal
 from wcl.methods import RunInfo
-from wcl.methods.queue import Queue, negatives_queue_size, random_directions
+from wcl.methods.queue import (
+    Queue,
+    checked_queue_size,
+    negatives_queue_size,
+    random_directions,
+)
 from wcl.system.errors import InputError
 
 
@@ -53,5 +58,6 @@ def test_the_default_size_fits_the_data(
     [(7, r"--loss\.queue_size: 7 .* at least 8"), (65, r"--loss\.queue_size: 65 .* 64 images")],
 )
 def test_a_size_that_makes_no_sense_is_an_input_error(size: int, complaint: str) -> None:
-    with pytest.raises(InputError, match=complaint):
-        negatives_queue_size(size, 65536, RunInfo(64, 8, 4, 0))
+    for queue_size in (negatives_queue_size, checked_queue_size):
+        with pytest.raises(InputError, match=complaint):
+            queue_size(size, 65536, RunInfo(64, 8, 4, 0))

@@ -54,7 +54,7 @@ def checked_queue_size(queue_size: int, default: int, info: RunInfo) -> int:
         info: facts about the run.
 
     Raises:
-        InputError: the queue is shorter than a batch.
+        InputError: the queue is shorter than a batch or longer than the number of images.
     """
     if not queue_size:
         return max(info.batch_size, default)
@@ -63,26 +63,18 @@ def checked_queue_size(queue_size: int, default: int, info: RunInfo) -> int:
             f"--loss.queue_size: {queue_size} is less than a batch of {info.batch_size} images; "
             f"use at least {info.batch_size}, or leave it out"
         )
+    if queue_size > info.images:
+        raise InputError(
+            f"--loss.queue_size: {queue_size} is more than the {info.images} images, so the queue "
+            f"would hold images twice; use at most {info.images}, or leave it out"
+        )
     return queue_size
 
 
 def negatives_queue_size(queue_size: int, largest: int, info: RunInfo) -> int:
-    """Return the size of a queue of negatives.
+    """Return the size of a queue of negatives, checked in the same way.
 
-    By default it is a quarter of the images, but at most `largest`: in a longer queue an image
-    would often meet itself, which is no negative.
-
-    Args:
-        queue_size: the setting; 0 for the default.
-        largest: the size that the authors use on ImageNet.
-        info: facts about the run.
-
-    Raises:
-        InputError: the queue is shorter than a batch or longer than the number of images.
+    By default it is a quarter of the images, but at most `largest`, the size that the authors use
+    on ImageNet: in a longer queue an image would often meet itself, which is no negative.
     """
-    if queue_size > info.images:
-        raise InputError(
-            f"--loss.queue_size: {queue_size} is more than the {info.images} images, so the queue "
-            "would hold images twice; use 0 to choose by the number of images"
-        )
     return checked_queue_size(queue_size, min(largest, info.images // 4), info)

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from wcl.config import PretrainConfig
-from wcl.methods.queue import Queue
 from wcl.models.encoder import Encoder
 from wcl.training.setup import TrainingSetup
 
@@ -40,16 +39,16 @@ def advice(setup: TrainingSetup) -> Iterator[str]:
             f"{config.method} learns from the features of the weights that it starts from, which "
             "are random; give --model.weights, such as timm"
         )
+    warmup = getattr(config.loss, "warmup_epochs", 0)
+    if warmup >= config.epochs:
+        yield (
+            f"{config.method} is the same as moco in the first {warmup:g} epochs, which are all; "
+            f"use a --loss.warmup_epochs below {config.epochs}, or more --epochs"
+        )
     if config.batch_size > images // 2:
         yield (
             f"a batch of {config.batch_size} of {images} images leaves one step per epoch; use a "
             f"--batch_size of at most {max(2, images // 4)}"
-        )
-    queues = [len(module) for module in setup.method.modules() if isinstance(module, Queue)]
-    if queues and max(queues) > images:
-        yield (
-            f"a queue of {max(queues)} holds some of the {images} images twice; use a "
-            f"--loss.queue_size of at most {max(config.batch_size, images // 4)}"
         )
     if config.image_size < SMALL_IMAGE:
         yield (
