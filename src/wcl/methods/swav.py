@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from wcl.config.bounds import above, at_least
+from wcl.config.bounds import above, at_least, between
 from wcl.distributed.sharding import BatchShard
 from wcl.methods.method import Losses, Method, RunInfo
 from wcl.methods.queue import Queue, checked_queue_size, random_directions
@@ -46,7 +46,7 @@ class SwAVSettings:
     """Number P of prototypes; 0 for 3,000 or, if that is less, for a quarter of the images."""
     epsilon: Annotated[float, above(0)] = 0.05
     """Smoothness ε of the assignments."""
-    iterations: Annotated[int, at_least(1)] = 3
+    iterations: Annotated[int, between(1, 1000)] = 3
     """Iterations of the Sinkhorn algorithm."""
     freeze_epochs: Annotated[float, at_least(0)] = 1
     """Epochs at the start in which the prototypes do not move."""
