@@ -130,6 +130,17 @@ def test_parquet_keeps_order_labels_and_class_names(tmp_path: Path) -> None:
     assert torch.equal(whole_pixels(source.image(2)), expected)
 
 
+def test_images_of_parquet_files_are_located_by_file_and_row(tmp_path: Path) -> None:
+    images = small_pngs(5)
+    first = write_parquet(tmp_path / "train-0.parquet", images[:2])
+    last = write_parquet(tmp_path / "train-1.parquet", images[2:])
+    source = open_source(str(tmp_path))
+    assert [source.where(row) for row in range(5)] == [
+        *(f"{first} row {row}" for row in (0, 1)),
+        *(f"{last} row {row}" for row in (0, 1, 2)),
+    ]
+
+
 def test_parquet_folders_have_splits_over_several_files(tmp_path: Path) -> None:
     write_parquet(tmp_path / "train-00000.parquet", small_pngs(4), [0, 1, 0, 1])
     write_parquet(tmp_path / "train-00001.parquet", small_pngs(2), [0, 1])

@@ -3,11 +3,13 @@
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 import wcl
-from images import photo_folder, picture
+from images import encoded, photo_folder, picture
 from runs import photo_run
 from wcl.data import ArraySource, open_source, open_splits, subset
 from wcl.evaluation.overlap import overlap
@@ -55,6 +57,19 @@ def test_a_part_held_out_does_not_overlap(tmp_path: Path) -> None:
     source = open_source(str(data))
     both = torch.arange(4).numpy()
     assert len(overlap(subset(source, both), subset(source, both[2:]))) == 2
+
+
+def test_splits_in_parquet_files_do_not_overlap_by_the_numbers_of_their_rows(
+    tmp_path: Path,
+) -> None:
+    for number, split in enumerate(("train", "test")):
+        images = []
+        for row in range(3):  # of several sizes, so that they are not held in memory
+            content = encoded(picture(10 * number + row, 20 + row, 30))
+            images.append({"bytes": content, "path": None})
+        table = pa.table({"image": images, "label": [0, 1, 0]})
+        pq.write_table(table, tmp_path / f"{split}.parquet")
+    assert overlap(*open_splits(str(tmp_path))) == []
 
 
 def test_an_evaluation_on_its_own_training_images_says_so(

@@ -48,7 +48,7 @@ class HuggingFaceSource(Source):
         raise UnreadableImage("no image in this row")
 
     def where(self, index: int) -> str:
-        return f"{self.name} row {index}"
+        return f"{self.name} {self._data.split} row {index}"
 
     def _identity(self, times: bool) -> Iterator[bytes]:
         yield self._data._fingerprint.encode()  # the library's digest of the data

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from wcl.data.decode import UnreadableImage, open_image
@@ -22,7 +23,8 @@ class ParquetSource(Source):
         self.name = name
         self._files = files
         index = parquet_index(name, files)
-        self._count = int(index.rows.sum())
+        # Rows up to the end of each file. A file may have no row groups.
+        self._ends = np.append(0, index.rows.cumsum())[index.groups.cumsum()]
         if index.labels is not None:
             self.labels, self.classes = torch.from_numpy(index.labels), index.classes
         self._images = RowGroups(files, index)
@@ -34,7 +36,7 @@ class ParquetSource(Source):
             )
 
     def __len__(self) -> int:
-        return self._count
+        return int(self._ends[-1])
 
     def image(self, index: int) -> Picture:
         try:
@@ -46,7 +48,9 @@ class ParquetSource(Source):
         return open_image(content)
 
     def where(self, index: int) -> str:
-        return f"{self.name} row {index}"
+        file = int(self._ends.searchsorted(index, side="right"))
+        row = index - (int(self._ends[file - 1]) if file else 0)
+        return f"{self._files[file]} row {row}"
 
     def _identity(self, times: bool) -> Iterator[bytes]:
         """Yield the end of each file, which has the offsets and statistics of all columns."""
