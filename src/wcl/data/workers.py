@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from multiprocessing import active_children, parent_process
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
-from threading import Thread, current_thread, main_thread
+from threading import Event, Thread, Timer, current_thread, main_thread
 from typing import Any, Generic, TypeVar
 
 import numpy.typing as npt
@@ -80,8 +80,21 @@ class Workers(Generic[Task, Done]):
             yield result
 
     def stop(self) -> None:
-        """Kill the processes."""
-        _kill(self._processes)
+        """Kill the processes.
+
+        If the program has loaders of its own, torch's handler of SIGCHLD is in place, and would
+        report these deaths to it. So it is out of place meanwhile, and torch forgets the processes.
+        """
+        has_signal = current_thread() is main_thread() and hasattr(signal, "SIGCHLD")
+        before = signal.signal(signal.SIGCHLD, signal.SIG_DFL) if has_signal else None
+        try:
+            _kill(self._processes)
+            iterator: Any = self._loader._iterator
+            if iterator is not None:
+                iterator._shutdown_workers()
+        finally:
+            if has_signal:
+                signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
 
     def _begin(self) -> Iterator[Done]:
         """Start the processes if necessary, and the tasks."""
@@ -100,15 +113,21 @@ class Workers(Generic[Task, Done]):
         """Raise WorkerLost if a process dies or does not answer during the `with` statement.
 
         SIGCHLD reports a death. torch's handler would raise an error at any moment, even while a
-        checkpoint is written; so ours replaces it, and only here.
+        checkpoint is written; so ours replaces it, and only here. A timer sends the same signal,
+        because torch's timeout does not end the wait for the rest of a result that has begun.
         """
+        expired = Event()
 
         def all_alive() -> bool:
             return all(process.is_alive() for process in self._processes)
 
         def check(*_: object) -> None:
-            if not all_alive():
+            if expired.is_set() or not all_alive():
                 raise RuntimeError
+
+        def give_up() -> None:
+            expired.set()
+            signal.pthread_kill(main_thread().ident or 0, signal.SIGCHLD)
 
         def ignore_deaths() -> None:
             if has_signal:
@@ -117,8 +136,12 @@ class Workers(Generic[Task, Done]):
         # Only the main thread handles signals. Windows has no SIGCHLD; there torch polls.
         has_signal = current_thread() is main_thread() and hasattr(signal, "SIGCHLD")
         before = signal.signal(signal.SIGCHLD, check) if has_signal else None
+        timer = Timer(60 * self._timeout_minutes, give_up)
+        timer.daemon = True
         try:
             check()
+            if has_signal and self._processes:
+                timer.start()
             yield
         except (RuntimeError, OSError, EOFError) as error:
             ignore_deaths()
@@ -130,7 +153,7 @@ class Workers(Generic[Task, Done]):
                 reason = "cannot be started because /dev/shm is full; try fewer --num_workers, or 0"
             elif not all_alive():
                 reason = "died, perhaps for lack of memory; try fewer --num_workers"
-            elif str(error).startswith("DataLoader timed out"):
+            elif expired.is_set() or str(error).startswith("DataLoader timed out"):
                 reason = f"did not answer within {self._timeout_minutes:g} minutes; check the disk"
             self.stop()
             raise WorkerLost(f"{self.name}: a process that decodes photos {reason}") from error
@@ -139,6 +162,7 @@ class Workers(Generic[Task, Done]):
             self.stop()
             raise
         finally:
+            timer.cancel()
             if has_signal:
                 signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
 
