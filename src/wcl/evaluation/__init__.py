@@ -62,10 +62,10 @@ def evaluate(
     config = config or PROTOCOLS[protocol](data=str(data), **options)
     check_config(config)
     encoder = open_encoder(run, best_device(config.device))
-    is_own, config = not config.data, with_data(config, encoder)
+    needs_labels = getattr(module, "NEEDS_LABELS", True)
+    is_own, config = not config.data, with_data(config, encoder, needs_labels)
     encoder = with_preprocessing(encoder, config)
     described = encoder.description
-    needs_labels = getattr(module, "NEEDS_LABELS", True)
     if needs_labels:
         multi_label = getattr(module, "MULTI_LABEL", False)
         train, test = labeled_splits(config, described.channels, described.levels, multi_label)

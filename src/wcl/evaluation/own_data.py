@@ -12,10 +12,15 @@ from wcl.system.run_folder import RunFolder
 T = TypeVar("T", bound=EvalConfig)
 
 
-def with_data(config: T, encoder: Encoder) -> T:
+def with_data(config: T, encoder: Encoder, labeled: bool = True) -> T:
     """Return the settings with the images, and their classes, that the encoder was trained on.
 
     Settings that name images are returned as they are.
+
+    Args:
+        config: the settings.
+        encoder: the encoder.
+        labeled: whether the images need labels, for the message.
 
     Raises:
         InputError: the encoder does not belong to the folder of a run.
@@ -26,5 +31,5 @@ def with_data(config: T, encoder: Encoder) -> T:
     recorded = read_config(file) if file and file.is_file() else {}
     data, classes = recorded.get("data"), recorded.get("classes", 0)
     if not data or not isinstance(data, str) or not isinstance(classes, int):
-        raise InputError("--data: give the labeled images")
+        raise InputError(f"--data: give the {'labeled ' if labeled else ''}images")
     return dataclasses.replace(config, data=data, classes=config.classes or classes)
