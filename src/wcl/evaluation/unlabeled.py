@@ -25,15 +25,17 @@ def unlabeled(encoder: Encoder, train: Source, test: Source, config: UnlabeledCo
     """Measure all figures on test images, or training images if there are no others."""
     sample = limited(test, config.images, config.seed)
     figures, count = measured(encoder, sample, tuple(FIGURES), config.seed, config.num_workers)
-    said = run_verdict(encoder, figures)
+    adapted = "pretrained" in figures
+    changed = changed_by_adapting(encoder, sample, config.num_workers) if adapted else None
+    said = run_verdict(encoder, figures, changed, config.data, sample.labels is not None)
     rows = [
         {"figure": figure.title, **{name: own[key] for name, own in figures.items()}}
         for key, figure in FIGURES.items()
     ]
     details: dict[str, Any] = {"verdict": [answer._asdict() for answer in said.answers]}
     details["next_step"] = said.next_step
-    if "pretrained" in figures:
-        details["changed_by_adapting"] = changed_by_adapting(encoder, sample, config.num_workers)
+    if changed is not None:
+        details["changed_by_adapting"] = changed
     return Result("unlabeled", figures["encoder"][FIGURE], 0, count, details, rows, FIGURE)
 
 
@@ -54,17 +56,27 @@ def changed_by_adapting(encoder: Encoder, sample: Source, num_workers: int = -1)
 
 def quick_verdict(encoder: Encoder, source: Source, num_workers: int = -1) -> Verdict:
     """Return the verdict on an encoder, measuring on some images no more than it needs."""
-    figures, _ = measured(encoder, limited(source, IMAGES, 0), NEEDED, 0, num_workers)
-    return run_verdict(encoder, figures)
+    sample = limited(source, IMAGES, 0)
+    figures, _ = measured(encoder, sample, NEEDED, 0, num_workers)
+    adapted = "pretrained" in figures
+    changed = changed_by_adapting(encoder, sample, num_workers) if adapted else None
+    return run_verdict(encoder, figures, changed, source.name, source.labels is not None)
 
 
-def run_verdict(encoder: Encoder, figures: Mapping[str, Mapping[str, float]]) -> Verdict:
+def run_verdict(
+    encoder: Encoder,
+    figures: Mapping[str, Mapping[str, float]],
+    changed: float | None = None,
+    data: str = "SRC",
+    labeled: bool = False,
+) -> Verdict:
     """Return the verdict on an encoder from figures and from the metrics of its run, if any."""
     if encoder.home is None or not RunFolder(encoder.home).config.is_file():
-        return verdict(figures)
+        return verdict(figures, data=data)
     lines = read_metrics(RunFolder(encoder.home).metrics)
     epochs = [line for line in lines if line["kind"] == "epoch"]
-    return verdict(figures, run_settings(encoder), epochs, str(encoder.home))
+    run = str(encoder.home)
+    return verdict(figures, run_settings(encoder), epochs, run, changed, labeled=labeled)
 
 
 def measured(

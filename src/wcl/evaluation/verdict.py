@@ -1,7 +1,7 @@
 """The verdict on a run without labels: whether it is healthy, learned anything, and is done.
 
-The figure, its thresholds and the confidence come from `examples/label_free_study.py`; docs state
-the table.
+The figure, its thresholds and the confidence come from `examples/label_free_study.py`, the limit of
+changed neighbors from the runs of `examples/adaptation_study.py`; docs state the tables.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,28 +17,24 @@ FIGURE: Literal["neighbor_agreement"] = "neighbor_agreement"
 """The figure that the verdict uses: of those that predict accuracy, it erred least."""
 NEEDED = (FIGURE, "rankme")
 """All label-free figures that the verdict uses."""
-# How many times the figure of a baseline the encoder must have to be better, and not to be worse.
-# Pixels are shown only: the study found no threshold for them that holds on all data.
-_FACTORS = {"untrained": (2.0, 1.2), "pretrained": (1.1, 0.9)}
-_CONFIDENCE = {
-    "untrained": "right for 17 of 17 runs that did not set these limits",
-    "pretrained": "limits that no study has confirmed",
-}
+# How many times the figure of the untrained network the encoder must have to be better, and not to
+# be worse. Pixels are shown only: the study found no threshold for them that holds on all data.
+_BETTER, _WORSE = 2.0, 1.2
+_CONFIDENCE = "right for 17 of 17 runs that did not set these limits"
+# Of the neighbors that pretrained weights find. No figure tells small losses from gains.
+_MAX_CHANGED = 0.7
 _MIN_RANK = 0.4  # RankMe as a share of that of the untrained network
 _MAX_GROUP = 0.25  # share of a batch
 _ENOUGH_STEPS = 1000
 _LAST_QUARTER = 0.15  # share of the loss's fall from which it still falls
+_QUARTERS = 4  # epochs that show how the loss falls
 _TYPICAL_BATCH = 256
 
 _QUESTIONS = {
     "untrained": "Is it better than no training?",
     "pretrained": "Is it better than the weights it started from?",
 }
-_NAMES = {
-    "untrained": "the untrained network",
-    "pretrained": "the weights it started from",
-    "pixels": "raw pixels",
-}
+_NAMES = {"untrained": "the untrained network", "pixels": "raw pixels"}
 
 
 class Answer(NamedTuple):
@@ -74,6 +70,9 @@ def verdict(
     config: PretrainConfig | None = None,
     epochs: Sequence[Mapping[str, Any]] = (),
     run: str = "",
+    changed: float | None = None,
+    data: str = "SRC",
+    labeled: bool = False,
 ) -> Verdict:
     """Return the verdict on an encoder.
 
@@ -82,8 +81,16 @@ def verdict(
         config: settings of its run; None for an encoder that belongs to none.
         epochs: the metrics of the run's epochs.
         run: the folder of the run, for commands.
+        changed: share of nearest neighbors that the pretrained weights it started from did not
+            find; None if it started from random ones.
+        data: the images of an encoder that belongs to no run, for commands.
+        labeled: whether the images have labels, so that more can be measured.
     """
-    findings = [_better(figures, config, run)]
+    data = config.data if config is not None else data
+    if changed is not None and config is not None:
+        findings = [_better_than_its_start(changed, config, run, labeled)]
+    else:
+        findings = [_better(figures, config, run, data)]
     if config is not None and epochs:
         healthy = _healthy(figures, config, epochs[-1])
         findings = [healthy, *findings, _long_enough(config, epochs, run)]
@@ -95,7 +102,8 @@ def verdict(
         for finding in ordered:
             if finding.answer.answer == wanted:
                 return Verdict(answers, finding.remedy)
-    return Verdict(answers, _use(config, run))
+    command = ("wcl", "embed", run or "RUN", "--data", data, "--out", "features.parquet")
+    return Verdict(answers, f"use it: {shell_command(*command)}")
 
 
 def _healthy(
@@ -147,7 +155,7 @@ def has_collapsed(rank: float, before: float) -> bool:
 
 
 def _better(
-    figures: Mapping[str, Mapping[str, float]], config: PretrainConfig | None, run: str
+    figures: Mapping[str, Mapping[str, float]], config: PretrainConfig | None, run: str, data: str
 ) -> _Finding:
     """Compare the figure of the encoder with that of the network it started as."""
     adapts = config is not None and bool(config.model.weights)
@@ -157,35 +165,53 @@ def _better(
         return _Finding(
             Answer(question, "unclear", "It was not measured."), f"measure it: {command}"
         )
-    start = "pretrained" if "pretrained" in figures else "untrained"
     own = figures["encoder"][FIGURE]
-    others = {name: of[FIGURE] for name, of in figures.items() if name != "encoder"}
+    others = {name: figures[name][FIGURE] for name in _NAMES if name in figures}
     compared = ", ".join(f"{value:.1%} for {_NAMES[name]}" for name, value in others.items())
-    high, low = _FACTORS[start]
-    limits = f"yes from {high:g} times {_NAMES[start]}, no below {low:g} times"
+    limits = f"yes from {_BETTER:g} times the untrained network, no below {_WORSE:g} times"
     reason = (
         f"Two views of an image share {own:.1%} of their nearest neighbors; {compared} "
-        f"({limits}; {_CONFIDENCE[start]})."
+        f"({limits}; {_CONFIDENCE})."
     )
-    data = config.data if config is not None else "SRC"
     return _Finding(
-        Answer(_QUESTIONS[start], is_better(own, others), reason),
+        Answer(_QUESTIONS["untrained"], is_better(own, others["untrained"]), reason),
         "look whether views still show what matters, and change --augment settings if not: "
         + shell_command("wcl", "views", data),
     )
 
 
-def is_better(own: float, others: Mapping[str, float]) -> Literal["yes", "no", "unclear"]:
-    """Return whether the figure of an encoder is clearly higher than before training.
+def is_better(own: float, untrained: float) -> Literal["yes", "no", "unclear"]:
+    """Return whether the figure of an encoder is clearly higher than that of random weights.
 
-    That is the figure of the pretrained weights it started from, if any, or of random ones.
-
-    >>> is_better(0.3, {"untrained": 0.1, "pixels": 0.4}), is_better(0.1, {"untrained": 0.1})
+    >>> is_better(0.3, 0.1), is_better(0.1, 0.1)
     ('yes', 'no')
     """
-    start = "pretrained" if "pretrained" in others else "untrained"
-    factor, (high, low) = own / max(others[start], 1e-12), _FACTORS[start]
-    return "yes" if factor >= high else "no" if factor < low else "unclear"
+    factor = own / max(untrained, 1e-12)
+    return "yes" if factor >= _BETTER else "no" if factor < _WORSE else "unclear"
+
+
+def _better_than_its_start(
+    changed: float, config: PretrainConfig, run: str, labeled: bool
+) -> _Finding:
+    """Judge an adapted encoder by how many neighbors changed, which shows only great damage."""
+    reason = (
+        f"{changed:.0%} of an image's nearest neighbors are not those that the weights it started "
+        f"from find (no above {_MAX_CHANGED:.0%})"
+    )
+    if changed > _MAX_CHANGED:
+        answer = Answer(_QUESTIONS["pretrained"], "no", f"{reason}: they are lost.")
+        slower = f"--optim.lr {config.optim.lr / 10:g}"
+        return _Finding(answer, f"use the weights as they are, or adapt them again with {slower}")
+    measure = ["wcl", "eval", "lowshot", run or "RUN"]
+    if labeled:
+        reason = f"{reason}; your labels can tell whether the new ones are better."
+        remedy = "measure both encoders with your labels: "
+    else:
+        reason = f"{reason}; whether the new ones are better cannot be told without labels."
+        remedy = "sort a few images into a folder per class and measure both encoders: "
+        measure += ["--data", "FOLDER"]
+    answer = Answer(_QUESTIONS["pretrained"], "unclear", reason)
+    return _Finding(answer, remedy + shell_command(*measure))
 
 
 def _long_enough(config: PretrainConfig, epochs: Sequence[Mapping[str, Any]], run: str) -> _Finding:
@@ -207,6 +233,8 @@ def _long_enough(config: PretrainConfig, epochs: Sequence[Mapping[str, Any]], ru
         reason = f"Only {done} of {config.epochs} epochs are done."
         return _Finding(Answer(question, "no", reason), remedy)
     losses = [float(line["loss"]) for line in epochs if "loss" in line]
+    if steps >= enough and len(losses) < _QUARTERS:
+        return _Finding(Answer(question, "yes", f"{counted}, and {enough:,} are enough as a rule."))
     share = last_quarter_share(losses)
     fell = f"{share:.0%} of the loss's fall came in the last quarter (limit {_LAST_QUARTER:.0%})"
     if share > _LAST_QUARTER:
@@ -226,9 +254,3 @@ def last_quarter_share(losses: Sequence[float]) -> float:
     start, end = losses[-1 - len(losses) // 4], losses[-1]
     whole = max(losses) - end
     return round((start - end) / whole, 6) if whole > 0 else 0.0
-
-
-def _use(config: PretrainConfig | None, run: str) -> str:
-    data = config.data if config is not None else "SRC"
-    command = ("wcl", "embed", run or "RUN", "--data", data, "--out", "features.parquet")
-    return f"use it: {shell_command(*command)}"
