@@ -150,6 +150,12 @@ def not_finite(path: Path) -> Path:
     return path
 
 
+def negative_variance(path: Path) -> Path:
+    variance = backbone()["bn1.running_var"]
+    save_file(backbone() | {"bn1.running_var": torch.full_like(variance, -1)}, path)
+    return path
+
+
 def whole_numbers(path: Path) -> Path:
     weights = backbone()
     save_file(
@@ -189,6 +195,7 @@ def pickled(value: Any) -> Callable[[Path], Path]:
         ),
         (whole_numbers, ".safetensors", r"1 of another shape \(bn1\.weight\)"),
         (not_finite, ".safetensors", "not finite"),
+        (negative_variance, ".safetensors", r"bn1\.running_var is a variance"),
         (content(b""), ".safetensors", "damaged or truncated"),
         (content(b""), ".pth", "damaged, truncated"),
         (content(b"not weights at all, but text"), ".pth", "damaged"),

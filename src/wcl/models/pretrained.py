@@ -159,6 +159,11 @@ def load_weights(
         log(f"{where}: loaded {len(fit.tensors)} tensors; the others are {fit}")
     if not all(bool(tensor.isfinite().all()) for tensor in fit.tensors.values()):
         raise InputError(f"{where}: the weights are not finite (NaN or infinity); give others")
+    for name, tensor in fit.tensors.items():
+        if name.endswith("running_var") and bool((tensor < 0).any()):
+            raise InputError(
+                f"{where}: {name} is a variance, but negative in places; get the weights again"
+            )
     backbone.load_state_dict(backbone.state_dict() | fit.tensors)
     return sha256
 
