@@ -91,6 +91,14 @@ def test_two_processes_make_the_run_of_one(alone: Path, tmp_path: Path) -> None:
     assert_alike(alone, tmp_path / "run")
 
 
+def test_two_processes_find_neighbors_in_plain_images_as_one_does(tmp_path: Path) -> None:
+    runs = {1: tmp_path / "one", 2: tmp_path / "two"}
+    for devices, out in runs.items():
+        crops = {"crops__features": "plain", "crops__bank": ("memory", "disk")[devices - 1]}
+        assert finish(wcl(words(out, devices=devices, **crops)))[0][0] == 0
+    assert_alike(runs[1], runs[2])
+
+
 def test_a_run_goes_on_with_another_number_of_processes(alone: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     started = wcl(words(out, devices=2))

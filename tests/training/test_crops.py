@@ -25,7 +25,7 @@ from runs import (
 )
 from wcl.config import CropsConfig
 from wcl.config.layering import settings
-from wcl.data import limited, open_source
+from wcl.data import ArraySource, in_memory, limited, open_source
 from wcl.data.loader import Loader
 from wcl.methods import method_settings
 from wcl.models.multiview import embed_views
@@ -170,6 +170,39 @@ def test_the_bank_has_the_features_of_the_first_view_by_the_number_of_the_image(
     state = checkpoint(run)["neighbor_crops"]
     assert torch.equal(state["seen"], expected.any(dim=1))
     torch.testing.assert_close(state["features"].float(), expected, rtol=0, atol=2e-3)
+
+
+def test_a_bank_of_plain_images_has_their_features_by_the_weights_after_the_epoch(
+    tmp_path: Path,
+) -> None:
+    run = tiny_run(tmp_path / "run", crops={**KNN, "features": "plain"}, **WHOLE)
+    first, *others = lines_of(run, "epoch")
+    assert "neighbor_same_class" in first and all("neighbors_changed" in line for line in others)
+    state = checkpoint(run)["neighbor_crops"]
+    source = in_memory(limited(open_source("digits"), 64, 0))
+    assert isinstance(source, ArraySource)
+    expected = torch.nn.functional.normalize(wcl.load(run).embed(source.pixels), dim=1)
+    torch.testing.assert_close(state["features"].float(), expected, rtol=0, atol=2e-3)
+    assert state["seen"].all()  # those of an incomplete last batch too
+
+
+@pytest.mark.parametrize("warmup", [2, 3])
+def test_plain_features_are_computed_from_the_warm_up_on(warmup: int, tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", crops={**KNN, "features": "plain", "warmup": warmup}, **WHOLE)
+    searched = ["neighbor_same_class" in line for line in lines_of(run, "epoch")]
+    assert searched == [epoch >= warmup for epoch in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("steps", [3, 4, 7, 8, 11])
+def test_a_run_with_plain_features_resumes_exactly(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crops = {**KNN, "features": "plain"}
+    whole = tiny_run(tmp_path / "whole", crops=crops, **WHOLE)
+    with stopped_after(steps, monkeypatch):
+        tiny_run(tmp_path / "parts", crops=crops, **WHOLE)
+    tiny_run(tmp_path / "parts", resume=True, **WHOLE)
+    assert_same_run(whole, tmp_path / "parts")
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,9 @@ class CropsConfig:
     not, all crops come from the image itself."""
     warmup: Amount = 0.25
     """Epochs before crops come from neighbors; below 1, a fraction of the run."""
+    features: Literal["views", "plain"] = "views"
+    """Features in which neighbors are found: those of an augmented view, at no cost, or those of
+    the plain images, which are computed after every epoch from the warm-up on."""
     search: Literal["auto", "exact", "approximate"] = "auto"
     """Neighbor search; auto is exact up to 100,000 images (2,000,000 on a GPU)."""
     bank: Literal["memory", "disk"] = "memory"

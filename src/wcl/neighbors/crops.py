@@ -68,11 +68,23 @@ class NeighborCrops:
         """Return the table for an epoch (from 0); None to cut crops from the images themselves."""
         return self.table if epoch >= self.first_epoch else None
 
+    @property
+    def stores_views(self) -> bool:
+        """Return whether the bank holds features of the views of every step."""
+        return self._config.features == "views"
+
+    def needs_plain_features(self, epoch: int) -> bool:
+        """Return whether the bank has to be filled from plain images after an epoch (from 0)."""
+        return not self.stores_views and epoch + 1 >= self.first_epoch
+
     def end_of_epoch(self, epoch: int) -> dict[str, float]:
         """Find the neighbors for the next epoch and return metrics of their quality.
 
-        If the next epoch uses plain crops, only a sample of the images is searched.
+        If the next epoch uses plain crops, only a sample of the images is searched, and none if
+        that would need features of its own.
         """
+        if not (self.stores_views or self.needs_plain_features(epoch)):
+            return {}
         began = time.perf_counter()
         rows = None
         if epoch + 1 < self.first_epoch:

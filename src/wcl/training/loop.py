@@ -36,7 +36,7 @@ from wcl.training.monitor import Monitor
 from wcl.training.next_commands import next_commands
 from wcl.training.not_finite import save_batch
 from wcl.training.optimizers import build_optimizer, set_lr
-from wcl.training.plain_features import plain_features
+from wcl.training.plain_features import fill_with_plain_features, plain_features
 from wcl.training.provenance import shell_command
 from wcl.training.setup import (
     TrainingSetup,
@@ -177,7 +177,7 @@ def train(
                     optimizer.zero_grad(set_to_none=True)
                     result = gradient_step(fabric, model, method, batch.views, shard, world)
                     stop.unsaved = True
-                    if crops is not None:
+                    if crops is not None and crops.stores_views:
                         crops.bank.store(shard.index_by_rank, result.features)
                     monitor.end_step(step, lr, result, shard)
                     optimizer.step()
@@ -187,6 +187,8 @@ def train(
                     break
                 waiting_since = time.perf_counter()
             else:
+                if crops is not None and crops.needs_plain_features(epoch):
+                    fill_with_plain_features(crops.bank, setup, world)
                 method.end_of_epoch(None if crops is None else crops.bank)
                 measures = [] if crops is None else [partial(crops.end_of_epoch, epoch)]
                 if world.is_rank_zero:

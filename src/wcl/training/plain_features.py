@@ -1,4 +1,4 @@
-"""Features of all images of a run without augmentation, for methods that start from them."""
+"""Features of all images of a run without augmentation, by its current weights."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,23 @@ from wcl.training.setup import TrainingSetup
 
 
 def plain_features(setup: TrainingSetup, world: World) -> FeatureBank:
-    """Compute the features of all readable images by the current weights.
+    """Return a new bank with the features of all readable images.
+
+    Raises:
+        RunError: fewer than two images can be read.
+    """
+
+    def empty_bank() -> FeatureBank:
+        folder = setup.folder.path if setup.config.crops.bank == "disk" else None
+        return FeatureBank(len(setup.source), setup.encoder.feature_dim, folder, world)
+
+    bank = world.run_on_all_ranks(empty_bank)
+    fill_with_plain_features(bank, setup, world)
+    return bank
+
+
+def fill_with_plain_features(bank: FeatureBank, setup: TrainingSetup, world: World) -> None:
+    """Store the features of all readable images in a bank.
 
     Every process computes an equal part; all of them must call this.
 
@@ -21,18 +37,11 @@ def plain_features(setup: TrainingSetup, world: World) -> FeatureBank:
     """
     numbers, features = world.run_on_all_ranks(lambda: _local_features(setup, world))
     by_process = world.all_gather_object(numbers)
-    bank = world.run_on_all_ranks(lambda: _empty_bank(setup, sum(map(len, by_process)), world))
-    bank.store([each.numpy() for each in by_process], features.to(setup.encoder.device))
-    return bank
-
-
-def _empty_bank(setup: TrainingSetup, readable: int, world: World) -> FeatureBank:
-    if readable < 2:
+    if sum(map(len, by_process)) < 2:
         raise RunError(
             f"{setup.source.name}: fewer than two images can be read; `wcl data` shows why"
         )
-    folder = setup.folder.path if setup.config.crops.bank == "disk" else None
-    return FeatureBank(len(setup.source), setup.encoder.feature_dim, folder, world)
+    bank.store([each.numpy() for each in by_process], features.to(setup.encoder.device))
 
 
 def _local_features(setup: TrainingSetup, world: World) -> tuple[Tensor, Tensor]:
