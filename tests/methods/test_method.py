@@ -22,6 +22,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mochi": {"loss": {"hardest": 12, "mixtures": 9, "query_mixtures": 5, "warmup_epochs": 1}},
     "simclrv2": {"loss": {"queue_size": 48}},
     "nnclr": {},
+    "softwcl": {
+        "loss": {"queue_size": 48},
+        "crops": {"count": 2, "size": 16, "scale": [0.3, 0.6], "warmup": 1, "features": "plain"},
+    },
     "pcl": {"loss": {"warmup_epochs": 1, "clusters": 12}},
     "instdisc": {"loss": {"negatives": 40}},
     "byol": {},

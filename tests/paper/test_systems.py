@@ -28,8 +28,9 @@ def cells(row: str) -> dict[str, Cell]:
 
 
 def test_every_method_is_compared() -> None:
-    """But for that which starts from pretrained weights."""
-    assert {system.method for system in SYSTEMS.values()} == set(METHODS) - {"meanshift"}
+    """But for those of ours: one starts from pretrained weights, the other is a variant of WCL."""
+    compared = set(METHODS) - {"meanshift", "softwcl"}
+    assert {system.method for system in SYSTEMS.values()} == compared
 
 
 @pytest.mark.parametrize("scale", ["digits", "cpu"])

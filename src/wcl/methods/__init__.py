@@ -23,6 +23,7 @@ METHODS = {
     "simclr": "wcl.methods.simclr:SimCLR",
     "simclrv2": "wcl.methods.simclrv2:SimCLRv2",
     "simsiam": "wcl.methods.simsiam:SimSiam",
+    "softwcl": "wcl.methods.softwcl:SoftWCL",
     "supcon": "wcl.methods.supcon:SupCon",
     "supervised": "wcl.methods.supervised:Supervised",
     "swav": "wcl.methods.swav:SwAV",

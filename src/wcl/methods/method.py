@@ -109,10 +109,15 @@ class Method(nn.Module, ABC):
     def support_views(cls, settings: Any) -> int:
         """Return the number of further full-size views per image.
 
-        They come after the two full views and before the small crops, and are augmented like the
-        first view. `embed` leaves them out; they are for `targets`.
+        They come after the two full views and before the small crops. `embed` leaves them out; they
+        are for `targets`.
         """
         return 0
+
+    @classmethod
+    def support_augmentation(cls, settings: Any, augment: AugmentConfig) -> AugmentConfig:
+        """Return the augmentation of the support views, by default that of the first full view."""
+        return cls.augmentations(settings, augment)[0]
 
     def start(self, bank: FeatureBank) -> None:
         """Prepare a new run, if the method `needs_features`.

@@ -43,8 +43,8 @@ class WCLSettings:
     positives: Literal["mean", "sum"] = "mean"
     """How an anchor's positives are combined: the authors' code averages, their Eq. 4 sums."""
     key_gradient: bool = True
-    """Whether gradient flows through the keys of the swapped losses; in the authors' code it does
-    not."""
+    """Whether gradient flows through the keys of the swapped losses; in the authors' code it flows
+    through those of the same process only."""
     swapped: bool = True
     """Whether each view learns from the weak labels of the other one, as in the paper, or from its
     own."""

@@ -33,7 +33,7 @@ def view_specs(
     full = [(first, count)]
     if first != second:
         full = [(first, count - count // 2), (second, count // 2)]
-    full.append((first, support))
+    full.append((method.support_augmentation(config.loss, augment), support))
     size = config.image_size
     specs = [ViewSpec(ViewMaker(each, size, channels), number) for each, number in full if number]
     if crops.count:
