@@ -42,6 +42,16 @@ def test_a_perfect_prediction_costs_nothing() -> None:
     assert float(losses.total) == pytest.approx(0, abs=1e-12)
 
 
+def test_equal_embeddings_cost_what_one_image_costs_and_move_all_alike() -> None:
+    p, t = (normal(seed, 1, 1, DIM).expand(2, 5, DIM).clone() for seed in (0, 1))
+    p.requires_grad_()
+    losses = byol().loss({"h": p, "g": p, "p": p}, {"g": t}, whole(5))
+    assert float(losses.total) == pytest.approx(by_loop(p[:, :1], t[:, :1]), rel=1e-9)
+    losses.total.backward()
+    assert p.grad is not None and p.grad.isfinite().all()
+    torch.testing.assert_close(p.grad, p.grad[:1, :1].expand(2, 5, DIM))
+
+
 def test_gradient_reaches_encoder_and_predictor_but_not_the_teacher() -> None:
     method = byol()
     views = [normal(0, 1, 8, 3, 8, 8), normal(1, 1, 8, 3, 8, 8)]

@@ -1,5 +1,7 @@
 """SimCLR: NT-Xent on the projections, and its loss of small crops."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -21,6 +23,12 @@ def test_simclr_is_nt_xent_on_the_projections(seed: int, images: int, temperatur
     assert losses.parts.keys() == {"nce"}
     assert losses.weak_labels == ()
     assert method.weak_labels({"h": out["h"][0], "g": out["g"][0]}) is None
+
+
+@pytest.mark.parametrize("images", [2, 7])
+def test_equal_embeddings_are_told_apart_by_chance(images: int) -> None:
+    out = {name: torch.ones(2, images, 3, dtype=torch.float64) for name in ("h", "g")}
+    assert float(losses_of(build("simclr"), out).total) == pytest.approx(math.log(2 * images - 1))
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.3])

@@ -1,5 +1,6 @@
 """WCL: which losses it adds up, on which heads, from which weak labels, and where gradient goes."""
 
+import math
 from typing import Any
 
 import pytest
@@ -191,6 +192,15 @@ def test_reports_get_the_weak_labels_of_a_step(changes: dict[str, Any], by: str)
     assert torch.equal(found, losses_of(method, out).weak_labels[0])
     assert torch.equal(found, weak_labels(out[by][0]))
     assert build("wcl", swap=0).weak_labels({"g": out["h"][0]}) is None
+
+
+@pytest.mark.parametrize("images", [2, 7])
+def test_equal_embeddings_are_one_group_told_apart_by_chance(images: int) -> None:
+    out = {name: torch.ones(2, images, 3, dtype=torch.float64) for name in ("h", "g", "phi")}
+    losses = losses_of(build("wcl"), out)
+    instance, weak = math.log(2 * images - 1), 2 * math.log(images - 1)
+    assert float(losses.total) == pytest.approx(instance + 0.5 * weak)
+    assert all(labels.unique().numel() == 1 for labels in losses.weak_labels)
 
 
 def test_embeddings_that_are_not_finite_make_the_loss_not_finite() -> None:
