@@ -34,18 +34,20 @@ def listing(store: ResultStore, name: str, cells: tuple[Cell, ...], seeds: range
     seconds_per_image: dict[str, float] = {}
     lines = []
     for cell in track(cells, "timing a few steps"):
-        settings = settings_of(cell.run, 0, "", store.config)
+        like = cell.run.time_of or cell.run  # which takes as long
+        settings = settings_of(like, 0, "", store.config)
         key = repr((settings.method, settings.model, settings.image_size, settings.crops.count))
         if key not in seconds_per_image:
-            seconds_per_image[key] = _seconds_per_image(settings, cell.run.data, scale)
-        images = settings.epochs * sources.images_per_epoch(settings, cell.run.data, scale)
+            seconds_per_image[key] = _seconds_per_image(settings, like.data, scale)
+        images = settings.epochs * sources.images_per_epoch(settings, like.data, scale)
+        own = ", equal time" if cell.run.time_of else ""  # its epochs are not known yet
         lines.append(
             {
                 "row": cell.row,
                 "figures": cell.columns,
                 "measure": cell.measure.protocol,
                 "data": sources.needed((cell,)),
-                "runs": [store.run_folder(cell.run, seed).name for seed in seeds],
+                "runs": [f"{store.run_folder(cell.run, seed).name}{own}" for seed in seeds],
                 "done": sum(store.figures(cell, seed) is not None for seed in seeds),
                 "seconds": seconds_per_image[key] * images,
             }
@@ -66,7 +68,7 @@ def seconds_left(lines: list[dict[str, Any]]) -> float:
 
 def show_listing(found: dict[str, Any]) -> None:
     """Print the cells, where to get the data sets, and the estimated time."""
-    table = RichTable("row", "figures", "data", "done", "pretraining")
+    table = RichTable("row", "figures", "data", "done", "pretraining, each")
     for line in found["cells"]:
         figures = line["figures"]
         table.add_row(

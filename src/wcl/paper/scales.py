@@ -138,6 +138,8 @@ def _smoke(cell: Cell) -> Cell:
 def _smoke_run(run: Run) -> Run:
     batch_size = max(4, run.changes.get("batch_size", 256) // 16)
     changes = {**run.changes, "batch_size": batch_size}
+    if "loss.warmup_epochs" in changes:
+        changes["loss.warmup_epochs"] = 0
     if run.recipe == "digits":
         changes |= {**(_DIGITS_CROPS if run.crops else {}), **_TINY_HEADS, **_TINY_LOG}
         changes |= {"limit": 64}

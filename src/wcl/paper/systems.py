@@ -31,7 +31,7 @@ _NOTES = (
     "the pairs of one class in a batch that are positive. Conflicting, in %: share of the pairs "
     "where i takes j for a positive but j does not take i.",
     "Time and memory are multiples of those of SimCLR.",
-    f"Rows with `{_EQUAL_TIME}` have as many epochs as fit into the time of SimCLR.",
+    f"Rows with `{_EQUAL_TIME}` have as many whole epochs as come closest to the time of SimCLR.",
 )
 _ABOUT = {
     "digits": "1,297 handwritten digits, a network of 0.1 M parameters, 30 epochs with batch 256; "
@@ -76,6 +76,7 @@ _FASTER_EMA = {**_FAST, "loss.momentum": 0.9}
 _SOFTER = {**_FAST, "loss.temperature": 0.2}
 _NO_BLUR = {"loss.blur": (0, 0), "loss.solarize": (0, 0)}  # as the augmentation of all others
 _MIXTURES = {"loss.hardest": 64, "loss.mixtures": 64, "loss.query_mixtures": 16}
+_MIXTURES |= {"loss.warmup_epochs": 10}
 
 _BOTTLENECK = {**_FAST, "loss.bottleneck": 2}
 _PROTOTYPES = {**_FAST, "loss.prototypes": 30}
