@@ -20,9 +20,11 @@ BENCHMARKS = {
     "augment": Benchmark(15, "augmentation against torchvision's and kornia's"),
     "labels": Benchmark(15, "weak labels against a matrix product, and against SciPy"),
     "step": Benchmark(5, "a WCL step against a SimCLR step, and the cost of loading images"),
+    "maps": Benchmark(9, "convolutions of small maps as matrix products"),
     "crops": Benchmark(5, "a WCL step with small crops against a SimCLR step"),
     "knn": Benchmark(9, "exact and approximate neighbor search against faiss"),
     "eval": Benchmark(3, "the fast linear probe against the paper's"),
+    "peers": Benchmark(5, "training, embedding and augmentation against lightly"),
     "scale": Benchmark(5, "memory, time and communication of large batches"),
 }
 

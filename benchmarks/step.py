@@ -46,12 +46,14 @@ def training_step(
     image_size: int,
     crops: int = 0,
     micro_batch_size: int = 0,
+    optim: OptimConfig | None = None,
 ) -> Callable[[list[Tensor]], None]:
     """Return a function that takes a training step of `wcl pretrain` on given views.
 
     Args:
         method_name, model, image_size, micro_batch_size: settings of a run.
         crops: small crops in addition to the two views.
+        optim: settings of the optimizer; LARS by default.
     """
     mean, std = AugmentConfig().mean, AugmentConfig().std
     method_class = find_method(method_name)
@@ -61,7 +63,7 @@ def training_step(
     method = method_class(encoder, settings, RunInfo(2**16, 256, 1, crops))
     method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     fabric, world = Fabric(accelerator="cpu", devices=1), World()
-    optimizer = build_optimizer(method, OptimConfig(), 0.01)
+    optimizer = build_optimizer(method, optim or OptimConfig(), 0.01)
     network, optimizer = fabric.setup(MultiViewModel(method, world), optimizer)
 
     def take(views: list[Tensor]) -> None:

@@ -2,11 +2,12 @@
 
 import json
 import math
+import sys
 
 import pytest
 import torch
 
-from benchmarks import augment, crops, eval, knn, micro_batch, scale, step  # noqa: A004
+from benchmarks import augment, crops, eval, knn, maps, micro_batch, scale, step  # noqa: A004
 from benchmarks.__main__ import BENCHMARKS, main
 from wcl.system import machine
 
@@ -34,6 +35,23 @@ def test_a_step_is_measured_under_its_names(
     names = {"wcl_over_simclr", "loader_efficiency_small", "loader_efficiency_photos"}
     assert found.keys() == names
     assert min(found.values()) > 0
+
+
+def test_small_maps_are_measured_under_their_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(maps, "_IMAGES", 8)
+    found = figures("maps", capsys)
+    assert {"layer_1x1", "layer_2x2", "resnet_small_32", "resnet18_64"} <= found.keys()
+    assert min(found.values()) > 0
+
+
+def test_without_lightly_peers_have_no_figures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "lightly", None)  # an import fails
+    found = figures("peers", capsys)
+    assert "train_over_lightly" in found and {*found.values()} == {None}
 
 
 def test_augmentation_is_measured_under_its_names(
