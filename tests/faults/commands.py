@@ -1,5 +1,6 @@
 """The command `wcl pretrain` as a user starts it, in a process of its own."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -65,8 +66,11 @@ def lines_of(run: Path) -> int:
 
 def children(process: int) -> list[int]:
     """The processes that a process has started and that have not ended."""
-    tasks = Path(f"/proc/{process}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    found: list[int] = []
+    for task in Path(f"/proc/{process}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended
+            found.extend(map(int, (task / "children").read_text().split()))
+    return found
 
 
 def is_alive(process: int) -> bool:
