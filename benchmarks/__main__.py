@@ -21,6 +21,7 @@ BENCHMARKS = {
     "labels": Benchmark(15, "weak labels against a matrix product, and against SciPy"),
     "step": Benchmark(5, "a WCL step against a SimCLR step, and the cost of loading images"),
     "maps": Benchmark(9, "convolutions of small maps as matrix products"),
+    "arithmetic": Benchmark(5, "networks against the arithmetic limit of the CPU, and bfloat16"),
     "crops": Benchmark(5, "a WCL step with small crops against a SimCLR step"),
     "knn": Benchmark(9, "exact and approximate neighbor search against faiss"),
     "eval": Benchmark(3, "the fast linear probe against the paper's"),
@@ -61,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _listing() -> str:
-    lines = [f"  {name:<9} {benchmark.about}" for name, benchmark in BENCHMARKS.items()]
+    lines = [f"  {name:<10} {benchmark.about}" for name, benchmark in BENCHMARKS.items()]
     return "\n".join(["benchmarks:", *lines])
 
 

@@ -6,9 +6,11 @@ import sys
 
 import pytest
 import torch
+from torch import nn
 
-from benchmarks import augment, crops, eval, knn, maps, micro_batch, scale, step  # noqa: A004
+from benchmarks import arithmetic, augment, crops, eval, knn, maps, micro_batch, scale, step  # noqa: A004
 from benchmarks.__main__ import BENCHMARKS, main
+from wcl.config import ModelConfig
 from wcl.system import machine
 
 
@@ -44,6 +46,29 @@ def test_small_maps_are_measured_under_their_names(
     found = figures("maps", capsys)
     assert {"layer_1x1", "layer_2x2", "resnet_small_32", "resnet18_64"} <= found.keys()
     assert min(found.values()) > 0
+
+
+def test_networks_are_compared_with_the_arithmetic_limit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(arithmetic, "_SIDE", 64)
+    only = {"conv_tiny": (ModelConfig(backbone="conv_tiny"), 32, 4)}
+    monkeypatch.setattr(arithmetic, "_NETWORKS", only)
+    found = figures("arithmetic", capsys)
+    assert {"conv_tiny_of_limit", "conv_tiny_bfloat16_over_float32"} <= found.keys()
+    assert min(found.values()) > 0
+
+
+def test_flops_are_counted_as_by_hand() -> None:
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.Conv2d(8, 8, 3, stride=2, groups=8),
+        nn.Flatten(),
+        nn.Linear(8 * 9, 5),
+    )
+    images, sides, depthwise = 2, 8 * 8, 3 * 3
+    by_hand = images * 2 * (sides * 8 * 3 * 9 + depthwise * 8 * 9 + 72 * 5)
+    assert arithmetic._forward_flops(network, torch.randn(images, 3, 8, 8)) == by_hand
 
 
 def test_without_lightly_peers_have_no_figures(
