@@ -350,11 +350,6 @@ def test_early_epochs_use_the_milder_augmentation(tmp_path: Path) -> None:
     assert metrics(plain)[-1]["loss"] != metrics(early)[-1]["loss"]
 
 
-def test_bf16_trains_on_a_cpu(tmp_path: Path) -> None:
-    run = tiny_run(tmp_path / "run", epochs=1, precision="bf16-mixed")
-    assert metrics(run)[-1]["loss"] > 0
-
-
 def test_knn_accuracy_is_logged_when_asked_for(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", log={"knn_every": 2, "tensorboard": False})
     epochs = [line for line in metrics(run) if line["kind"] == "epoch"]

@@ -50,6 +50,7 @@ def launch(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World
         InputError: the settings are invalid, or do not fit the number of processes.
         ConnectionLost: another process died or did not answer in time.
     """
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     device = machine.best_device(config.device)
     environment = _cluster_environment()
     if environment is None:
@@ -67,7 +68,6 @@ def launch(config: PretrainConfig, resume: bool) -> Iterator[tuple[Fabric, World
         size, local_size = environment.world_size(), _local_size(environment)
         if device == "cpu":
             machine.use_threads(config.threads or max(1, machine.cores() // local_size))
-        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
         console().quiet = environment.global_rank() > 0
         ddp_options: dict[str, Any] = {_SYNC_BUFFERS: False}
         fabric = Fabric(

@@ -83,6 +83,7 @@ class _Steps:
         self._sharding = BatchSharding(config.batch_size, self._world, config.micro_batch_size)
         self._method = build_method(config, source, loader.steps_per_epoch)
         self._method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        assert config.precision != "auto"  # `wcl reproduce` chooses it
         self._fabric = Fabric(accelerator="cpu", devices=1, precision=config.precision)
         optimizer = build_optimizer(
             self._method, config.optim, peak_lr(config.optim, config.batch_size)

@@ -37,6 +37,7 @@ from wcl.training.next_commands import next_commands
 from wcl.training.not_finite import save_batch
 from wcl.training.optimizers import build_optimizer, set_lr
 from wcl.training.plain_features import fill_with_plain_features, plain_features
+from wcl.training.precision import with_precision
 from wcl.training.provenance import shell_command
 from wcl.training.setup import (
     TrainingSetup,
@@ -48,6 +49,8 @@ from wcl.training.setup import (
 from wcl.training.state import capture_state, restore_state
 from wcl.training.step import MultiViewModel, gradient_step
 from wcl.training.stop import stop_on_signals
+
+_PRECISIONS = {"bf16-mixed": " in bfloat16", "16-mixed": " in float16", "64-true": " in float64"}
 
 
 def run(
@@ -82,6 +85,7 @@ def run(
         weights = str(expanded(config.model.weights).absolute())
         model = dataclasses.replace(config.model, weights=weights)
         config = dataclasses.replace(config, model=model)
+    config = with_precision(config)
     folder = RunFolder(config.out)
     if restarted() and folder.config.exists():
         resume = True
@@ -234,6 +238,7 @@ def _log_start(setup: TrainingSetup, step: int, monitor: Monitor, device: torch.
     monitor.log(
         f"{len(setup.source):,} images, {steps} step{'' if steps == 1 else 's'} per epoch; "
         f"{config.model.backbone} at {config.image_size}×{config.image_size} pixels on {device}"
+        + _PRECISIONS.get(config.precision, "")
         + (f", {processes} processes" if processes > 1 else "")
     )
     if step == 0 and (weights := setup.encoder.description.weights):
