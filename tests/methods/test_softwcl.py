@@ -74,6 +74,20 @@ def test_the_queue_takes_the_embeddings_of_the_plain_images() -> None:
     assert found is not None and not bool((found == torch.arange(9)[:, None]).any())
 
 
+def test_agreement_is_how_often_a_view_finds_what_the_teacher_finds() -> None:
+    method = softwcl()
+    phi, t = normal(0, 2, 9, DIM), normal(1, 1, 9, DIM)
+    losses = method.loss({"h": phi, "g": phi, "phi": phi}, {"phi": t}, whole(9))
+    found = []
+    for view in phi:
+        for row, teacher in zip(view, t[0], strict=True):
+            nearest = (method.queue.rows @ teacher).argsort(descending=True)[:5]
+            found.append(int((method.queue.rows @ row).argmax()) in nearest)
+    assert float(losses.diagnostics["agreement"]) == pytest.approx(sum(found) / len(found))
+    same = method.loss({"h": phi, "g": phi, "phi": t.expand(2, 9, DIM)}, {"phi": t}, whole(9))
+    assert float(same.diagnostics["agreement"]) == 1
+
+
 @pytest.mark.parametrize("only_itself", [False, True])
 def test_equal_embeddings_have_equal_shares_and_a_finite_gradient(only_itself: bool) -> None:
     method = softwcl()

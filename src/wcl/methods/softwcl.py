@@ -14,6 +14,10 @@ a view by φ, all of length one, and without the rows of the image itself:
 WCL in three ways: plain images are better judges than augmented views, a queue holds more
 candidates than a batch, and a pair counts as much as the teacher trusts it. The loss L_soft is that
 of ReSSL (Zheng et al., 2021, arXiv 2107.09282), whose teacher sees a weak augmentation.
+
+The log has `agreement`, the share of full views whose nearest past image is among the five that the
+teacher finds nearest to the plain image. It needs no labels and rises with the share of such images
+that are of the same class, `pair_precision`.
 """
 
 from collections.abc import Sequence
@@ -34,8 +38,8 @@ from wcl.models.encoder import Encoder
 from wcl.models.multiview import embed_views, select_views
 from wcl.ops.losses import crop_nce, nt_xent
 
-_LARGEST_QUEUE = 16384
-_REPORTED = 5  # images with the largest shares, whose classes are logged
+_LARGEST_QUEUE = 4096
+_NEAREST = 5  # images with the largest shares, whose classes are logged
 
 
 @dataclass
@@ -53,7 +57,7 @@ class SoftWCLSettings:
     momentum: Annotated[float, between(0, 1)] = 0.99
     """Momentum of the teacher."""
     queue_size: Annotated[int, at_least(0)] = 0
-    """Images in the queue; 0 for 16,384 or, if that is less, for a quarter of the images."""
+    """Images in the queue; 0 for 4,096 or, if that is less, for a quarter of the images."""
 
 
 class SoftWCL(Method):
@@ -93,19 +97,25 @@ class SoftWCL(Method):
             parts["cnce"] = crop_nce(z[2:], z1, z2, settings.temperature, shard.own)
         t = F.normalize(targets["phi"][0], dim=1)
         itself = shard.local(shard.image_index)[:, None] == self.queue_images.rows
-        shares = weak_shares(t, self.queue.rows, itself, settings.teacher_temperature)
+        shares = self.shares(t, itself, shard)
         v = F.normalize(out["phi"], dim=2)
         predicted = log_shares(v, self.queue.rows, itself, settings.temperature)
         parts["soft"] = -(shares * predicted).sum() / (len(v) * len(shard))
         self._new = shard.gather(t), shard.image_index
-        nearest = shares.topk(min(_REPORTED, shares.shape[1]), dim=1).indices
+        nearest = shares.topk(min(_NEAREST, shares.shape[1]), dim=1).indices
+        found = (predicted[:2].argmax(dim=2)[..., None] == nearest).any(dim=2)
         weights = {"nce": 1.0, "cnce": settings.cnce, "soft": settings.soft}
         return Losses(
             weighted_sum(parts, weights),
             parts,
             (z[0], z[1]),
+            diagnostics={"agreement": shard.gather(found.to(t.dtype).mean(dim=0)).mean()},
             positives=shard.gather(self.queue_images.rows[nearest]),
         )
+
+    def shares(self, t: Tensor, itself: Tensor, shard: BatchShard) -> Tensor:
+        """Return (n, K) the weak labels of the local images."""
+        return weak_shares(t, self.queue.rows, itself, self.settings.teacher_temperature)
 
     def after_step(self, progress: float) -> None:
         ema_update(self.teacher, self.encoder, self.settings.momentum)
