@@ -9,6 +9,7 @@ from torch.nn import functional as F
 import wcl
 from runs import tiny_run
 from wcl.evaluation.linear import fit
+from wcl.evaluation.references import untrained_encoder
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +68,13 @@ def test_the_option_reaches_the_optimizer(run: Path) -> None:
     )
     assert (plain.details["nesterov"], ahead.details["nesterov"]) == (False, True)
     assert plain.top1 != ahead.top1
+
+
+def test_a_reference_is_probed_at_its_best_rate(run: Path) -> None:
+    untrained = untrained_encoder(wcl.load(run))
+    at_rates = [
+        wcl.evaluate(untrained, "linear", "digits", lr=lr, epochs=3, references=False).top1
+        for lr in (0.1, 1.0, 10.0)
+    ]
+    beside = wcl.evaluate(run, "linear", "digits", lr=0.1, epochs=3).beside
+    assert beside["untrained"] == pytest.approx(max(at_rates)) and max(at_rates) > at_rates[0]

@@ -2,11 +2,13 @@
 
 A module that supports several labels per image sets `MULTI_LABEL`, one that needs none sets
 `NEEDS_LABELS` to False, and one that is quick enough to measure other weights of the same network,
-too, sets `HAS_REFERENCES`.
+too, sets `HAS_REFERENCES`. Those are measured by the function `PROTOCOL_reference` of the module,
+if it has one.
 """
 
 import dataclasses
 import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,6 @@ from wcl.evaluation.overlap import overlap
 from wcl.evaluation.own_data import with_data
 from wcl.evaluation.preprocessing import with_preprocessing
 from wcl.evaluation.references import (
-    ProtocolFunction,
     chance_level,
     pretrained_run,
     reference_figures,
@@ -79,7 +80,7 @@ def evaluate(
             f"{shared[0]}: the results are inflated"
         )
     began = time.perf_counter()
-    measure: ProtocolFunction = getattr(module, protocol)
+    measure: Callable[..., Result] = getattr(module, protocol)
     with without_repeats():
         result = measure(encoder, train, test, config)
         result = dataclasses.replace(result, seconds=time.perf_counter() - began)
@@ -88,7 +89,12 @@ def evaluate(
         beside = {}
         is_quick = getattr(config, "mode", "fast") == "fast"
         if references and is_quick and getattr(module, "HAS_REFERENCES", False):
-            beside = reference_figures(encoder, measure, train, test, config, result.n_test)
+            of_reference = getattr(
+                module, f"{protocol}_reference", lambda *given: measure(*given).figures
+            )
+            beside = reference_figures(
+                encoder, of_reference, protocol, train, test, config, result.n_test
+            )
     untouched = pretrained_run(encoder) if "pretrained" in beside else ""
     return with_references(result, chance_level(test), beside, untouched)
 

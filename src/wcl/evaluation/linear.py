@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from wcl.config import LinearConfig
 from wcl.config.evaluations import LEARNING_RATES
@@ -21,7 +21,7 @@ from wcl.evaluation.crop_features import Batches, CropFeatures
 from wcl.evaluation.features import features
 from wcl.evaluation.preprocessing import preprocessing
 from wcl.evaluation.result import Result
-from wcl.evaluation.uncertainty import accuracy
+from wcl.evaluation.uncertainty import Figure, accuracy
 from wcl.models.encoder import Encoder
 from wcl.ops.randomness import seed_of
 from wcl.system.errors import RunError
@@ -29,12 +29,64 @@ from wcl.system.progress import track
 from wcl.training.optimizers import lr_at, set_lr
 
 HAS_REFERENCES = True
+_REFERENCE_FACTORS = (1, 10, 100)  # of the learning rate
 
 
 def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) -> Result:
     """Train a linear classifier and test it."""
     lrs = setting_values("lr", config.lr, float, LEARNING_RATES)
     check_confusion(config)
+    crops, ranked, labels = _ranked_classes(encoder, train, test, config, lrs)
+    sweep = []
+    for lr, classes in zip(lrs, ranked, strict=True):
+        if classes is None:
+            raise RunError(f"--lr {lr:g}: the classifier diverged; use a smaller one")
+        correct = classes == labels[:, None]
+        top1, top5 = correct[:, 0].float().mean(), correct.any(dim=1).float().mean()
+        sweep.append({"lr": lr, "top1": float(top1), "top5": float(top5)})
+    assert ranked[0] is not None
+    predicted = ranked[0][:, 0]
+    rows = class_results(config, predicted, labels, train.classes)
+    figure = accuracy(predicted == labels)
+    details = {
+        "top5": sweep[0]["top5"],
+        "mode": config.mode,
+        "epochs": config.epochs,
+        "nesterov": config.nesterov,
+        **preprocessing(encoder),
+        **sweep_details(sweep),
+    }
+    images = crops.num_images, len(labels)
+    return Result("linear", sweep[0]["top1"], *images, details, rows, figures=[figure])
+
+
+def linear_reference(
+    encoder: Encoder, train: Source, test: Source, config: LinearConfig
+) -> list[Figure]:
+    """Return the best accuracy on the test images at the learning rate of the result or above it.
+
+    Features of other weights can be of another scale: at the same rate, those of an untrained
+    network may have learned nothing yet, and the encoder's lead would be that of the rate.
+    """
+    lr = setting_values("lr", config.lr, float, LEARNING_RATES)[0]
+    _, ranked, labels = _ranked_classes(
+        encoder, train, test, config, [lr * factor for factor in _REFERENCE_FACTORS]
+    )
+    figures = [accuracy(classes[:, 0] == labels) for classes in ranked if classes is not None]
+    if not figures:
+        raise RunError("the classifier diverged")
+    return [max(figures, key=lambda figure: figure.score)]
+
+
+def _ranked_classes(
+    encoder: Encoder, train: Source, test: Source, config: LinearConfig, lrs: Sequence[float]
+) -> tuple[CropFeatures, list[Tensor | None], Tensor]:
+    """Train a classifier at each learning rate.
+
+    Returns:
+        The features that they were trained on; for each classifier (n, 5) the most probable classes
+        of the test images, or None if it diverged; and (n,) the true ones.
+    """
     test_features, test_labels = (
         t.to(encoder.device) for t in features(encoder, test, config.num_workers)
     )
@@ -45,28 +97,14 @@ def linear(encoder: Encoder, train: Source, test: Source, config: LinearConfig) 
     shape = encoder.feature_dim, len(train.classes)
     steps, device = crops.steps, encoder.device
     layers = fit(batches, steps, config.epochs, shape, peaks, config.seed, device, config.nesterov)
-    sweep = []
     with torch.no_grad():
-        for lr, layer in zip(lrs, layers, strict=True):
-            if not bool(layer.weight.isfinite().all()):
-                raise RunError(f"--lr {lr:g}: the classifier diverged; use a smaller one")
-            ranked = layer(test_features).topk(min(5, len(train.classes)), dim=1).indices
-            correct = ranked == test_labels[:, None]
-            top1, top5 = correct[:, 0].float().mean(), correct.any(dim=1).float().mean()
-            sweep.append({"lr": lr, "top1": float(top1), "top5": float(top5)})
-        predicted = layers[0](test_features).argmax(dim=1)
-    rows = class_results(config, predicted, test_labels, train.classes)
-    figure = accuracy(predicted == test_labels)
-    details = {
-        "top5": sweep[0]["top5"],
-        "mode": config.mode,
-        "epochs": config.epochs,
-        "nesterov": config.nesterov,
-        **preprocessing(encoder),
-        **sweep_details(sweep),
-    }
-    images = crops.num_images, len(test_labels)
-    return Result("linear", sweep[0]["top1"], *images, details, rows, figures=[figure])
+        ranked = [
+            layer(test_features).topk(min(5, shape[1]), dim=1).indices
+            if bool(layer.weight.isfinite().all())
+            else None
+            for layer in layers
+        ]
+    return crops, ranked, test_labels
 
 
 def fit(

@@ -30,7 +30,7 @@ from wcl.system.errors import InputError, RunError
 from wcl.system.progress import log
 from wcl.system.run_folder import RunFolder
 
-ProtocolFunction = Callable[[Encoder, Source, Source, Any], Result]
+ReferenceFunction = Callable[[Encoder, Source, Source, Any], list[Figure]]
 _WITHOUT_EFFECT = (
     *("data", "test_data", "classes"),  # the images have a key of their own
     *("device", "threads", "num_workers", "per_class", "confusion"),
@@ -101,7 +101,8 @@ def _starting_model(encoder: Encoder) -> ModelConfig | None:
 
 def reference_figures(
     encoder: Encoder,
-    protocol: ProtocolFunction,
+    measure: ReferenceFunction,
+    protocol: str,
     train: Source,
     test: Source,
     config: EvalConfig,
@@ -113,7 +114,8 @@ def reference_figures(
 
     Args:
         encoder: the encoder of the result.
-        protocol: the function of the protocol.
+        measure: measures the figures of a reference by the protocol.
+        protocol: name of the protocol.
         train, test, config: as for the result.
         n_test: number of test images of the result: those that could be read.
     """
@@ -125,7 +127,7 @@ def reference_figures(
         try:
             reference = build(encoder)
             if reference is not None:
-                found[name] = _cached(reference, protocol, train, test, config, n_test)
+                found[name] = _cached(reference, measure, protocol, train, test, config, n_test)
         except (InputError, RunError) as error:
             log(f"the {name} network cannot be measured: {error}")
     return found
@@ -133,7 +135,8 @@ def reference_figures(
 
 def _cached(
     encoder: Encoder,
-    protocol: ProtocolFunction,
+    measure: ReferenceFunction,
+    protocol: str,
     train: Source,
     test: Source,
     config: EvalConfig,
@@ -141,18 +144,18 @@ def _cached(
 ) -> list[Figure]:
     """Return the figures of a protocol from the folder of the encoder's run, or measure them."""
     if encoder.home is None:
-        return protocol(encoder, train, test, config).figures
+        return measure(encoder, train, test, config)
     settings = dataclasses.asdict(config)
     settings = {name: value for name, value in settings.items() if name not in _WITHOUT_EFFECT}
     images = [features_key(encoder, source) for source in (train, test)]
-    key = repr((__version__, protocol.__name__, sorted(settings.items()), images, n_test))
+    key = repr((__version__, protocol, sorted(settings.items()), images, n_test))
     name = f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.safetensors"
     path = RunFolder(encoder.home).references / name
     with suppress(OSError, SafetensorError, KeyError):  # not measured yet, or damaged
         cached = read_weights(path)
         known = cached["scores"].tolist()
         return [Figure(score, cached[f"{number}"]) for number, score in enumerate(known)]
-    figures = protocol(encoder, train, test, config).figures
+    figures = measure(encoder, train, test, config)
     tensors = {f"{number}": figure.contributions for number, figure in enumerate(figures)}
     scores = torch.tensor([figure.score for figure in figures], dtype=torch.float64)
     content = save({"scores": scores, **tensors})
