@@ -43,6 +43,11 @@ def test_a_good_run_is_ready_to_use(config: PretrainConfig) -> None:
     assert "wcl embed runs/a --data digits" in found.next_step
 
 
+def test_a_run_that_is_only_too_short_has_not_failed(config: PretrainConfig) -> None:
+    found = verdict(GOOD, config, epochs(steps=40), "runs/a")
+    assert answers(found) == ["yes", "yes", "no"] and found.worked == "Too early to tell"
+
+
 def test_a_group_of_24_of_64_images_is_a_problem(config: PretrainConfig) -> None:
     found = verdict(GOOD, config, epochs(largest_component=0.375), "runs/a")
     assert answers(found) == ["no", "yes", "yes"] and found.worked == "No"

@@ -34,6 +34,7 @@ _QUESTIONS = {
     "untrained": "Is it better than no training?",
     "pretrained": "Is it better than the weights it started from?",
 }
+_LONG_ENOUGH = "Was it trained long enough?"
 _NAMES = {"untrained": "the untrained network", "pixels": "raw pixels"}
 
 
@@ -54,6 +55,8 @@ class Verdict(NamedTuple):
     @property
     def worked(self) -> str:
         """The answer to whether the run worked, as far as that is known without labels."""
+        if [each.question for each in self.answers if each.answer == "no"] == [_LONG_ENOUGH]:
+            return "Too early to tell"
         given = {answer.answer for answer in self.answers}
         return "No" if "no" in given else "Not clearly" if "unclear" in given else "Probably"
 
@@ -216,7 +219,7 @@ def _better_than_its_start(
 
 def _long_enough(config: PretrainConfig, epochs: Sequence[Mapping[str, Any]], run: str) -> _Finding:
     """Judge the number of steps, and whether the loss still fell in the last quarter."""
-    question = "Was it trained long enough?"
+    question = _LONG_ENOUGH
     steps, done = int(epochs[-1]["step"]), int(epochs[-1]["epoch"])
     few = few_steps(config)
     # Pretrained weights are adapted in fewer steps than random ones take to learn.
