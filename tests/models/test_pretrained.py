@@ -150,6 +150,13 @@ def not_finite(path: Path) -> Path:
     return path
 
 
+def overflowing(path: Path) -> Path:
+    """Finite in double precision, but not in that of the network."""
+    huge = backbone()["bn1.weight"].double() * 1e300
+    save_file(backbone() | {"bn1.weight": huge}, path)
+    return path
+
+
 def negative_variance(path: Path) -> Path:
     variance = backbone()["bn1.running_var"]
     save_file(backbone() | {"bn1.running_var": torch.full_like(variance, -1)}, path)
@@ -195,6 +202,7 @@ def pickled(value: Any) -> Callable[[Path], Path]:
         ),
         (whole_numbers, ".safetensors", r"1 of another shape \(bn1\.weight\)"),
         (not_finite, ".safetensors", "not finite"),
+        (overflowing, ".safetensors", "not finite"),
         (negative_variance, ".safetensors", r"bn1\.running_var is a variance"),
         (content(b""), ".safetensors", "damaged or truncated"),
         (content(b""), ".pth", "damaged, truncated"),
@@ -314,7 +322,8 @@ def test_a_folder_of_the_hub_says_how_to_feed_it(tmp_path: Path) -> None:
     assert_same(loaded(tmp_path)[0], backbone())
     with pytest.raises(InputError, match="weights of test_resnet, not of test_vit"):
         loaded(tmp_path, "test_vit")
-    for damaged in ("{", '{"pretrained_cfg": {"mean": 3}}', '{"pretrained_cfg": {"std": [0]}}'):
+    wrong = [{"mean": 3}, {"std": [0]}, 5]
+    for damaged in ("{", *(json.dumps({"pretrained_cfg": each}) for each in wrong)):
         config.write_text(damaged)
         with pytest.raises(InputError, match=r"config\.json"):
             input_format(model)

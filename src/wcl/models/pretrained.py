@@ -71,7 +71,7 @@ def input_format(model: ModelConfig) -> InputFormat:
         )
         if not (len(mean) == len(std) == channels and min(std) > 0 and 0 < size <= _MAX_SIZE):
             raise ValueError
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{model.weights}: its config.json is damaged; get it again") from error
     return InputFormat(int(channels), int(size), mean, std)
 
@@ -157,14 +157,17 @@ def load_weights(
         )
     if fit.problems:
         log(f"{where}: loaded {len(fit.tensors)} tensors; the others are {fit}")
-    if not all(bool(tensor.isfinite().all()) for tensor in fit.tensors.values()):
+    own = backbone.state_dict()
+    # In the network's own precision, since what is finite in another may not be finite there.
+    tensors = {name: tensor.to(own[name].dtype) for name, tensor in fit.tensors.items()}
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise InputError(f"{where}: the weights are not finite (NaN or infinity); give others")
-    for name, tensor in fit.tensors.items():
+    for name, tensor in tensors.items():
         if name.endswith("running_var") and bool((tensor < 0).any()):
             raise InputError(
                 f"{where}: {name} is a variance, but negative in places; get the weights again"
             )
-    backbone.load_state_dict(backbone.state_dict() | fit.tensors)
+    backbone.load_state_dict(own | tensors)
     return sha256
 
 
