@@ -471,9 +471,12 @@ def test_an_encoder_is_opened_whatever_kind_of_number_is_the_default(tmp_path: P
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("name", ["", "missing", "missing.safetensors"])
-def test_a_run_without_an_encoder_is_an_input_error(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="finished an epoch"):
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("", "finished an epoch"), ("missing", "--out"), ("missing.safetensors", "--out")],
+)
+def test_a_run_without_an_encoder_is_an_input_error(tmp_path: Path, name: str, remedy: str) -> None:
+    with pytest.raises(InputError, match=remedy):
         load(tmp_path / name)
 
 

@@ -143,4 +143,6 @@ def weights_of(path: str | Path) -> Path:
     for file in files:
         if file.is_file():
             return file
+    if not place.is_dir():
+        raise InputError(f"{path}: no such run; name the folder that --out of wcl pretrain named")
     raise InputError(f"{path}: no {encoder.name} there; give a run that has finished an epoch")
