@@ -21,6 +21,10 @@ WARNINGS = [
     ({"image_size": 8, "model": {"backbone": "resnet_small"}}, ["8×8", "--image_size"]),
     ({"model": {"backbone": "resnet18"}}, ["single", "--image_size of at least 64", "stem cifar"]),
     ({"model": {"backbone": "resnet18", "stem": "cifar"}}, []),
+    (
+        {"crops": {"count": 1, "neighbors": False, "features": "plain"}},
+        ["--crops.features", "--crops.neighbors true"],
+    ),
     ({}, []),
 ]
 

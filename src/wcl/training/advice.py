@@ -45,6 +45,11 @@ def advice(setup: TrainingSetup) -> Iterator[str]:
             f"{config.method} is the same as moco in the first {warmup:g} epochs, which are all; "
             f"use a --loss.warmup_epochs below {config.epochs}, or more --epochs"
         )
+    if config.crops.features == "plain" and setup.neighbor_crops is None:
+        yield (
+            "--crops.features has no effect without crops of neighbors; set --crops.count and "
+            "--crops.neighbors true, or leave it out"
+        )
     if config.batch_size > images // 2:
         yield (
             f"a batch of {config.batch_size} of {images} images leaves one step per epoch; use a "
