@@ -207,7 +207,7 @@ def test_python_without_settings_of_the_method_has_its_defaults(tmp_path: Path) 
         ("data: 1", "data: 1 is not text, which YAML wants in quotes"),
         ("epochs:", "epochs: its value is missing"),
         ("augment: {scale: 1}", r"augment\.scale: 1 is not a list such as \[0\.2, 1\]"),
-        ("precision: half", "precision: half is not one of 32-true, bf16-mixed"),
+        ("precision: half", "precision: half is not one of auto, 32-true, bf16-mixed"),
         ("batch: 64", "batch is now batch_size; the file is from an older version of wcl"),
         ("optim: {rate: 0.1}", r"optim\.rate is now optim\.lr; .* older version"),
         ("optim: {lr: [3", "cannot be read"),

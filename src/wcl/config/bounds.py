@@ -71,6 +71,7 @@ AreaRange = Annotated[tuple[float, float], Bounds(0, 1, is_open=True, is_range=T
 OptionalAreaRange = Annotated[tuple[float, float] | None, Bounds(0, 1, is_open=True, is_range=True)]
 Seed = Annotated[int, between(0, 2**63 - 1)]
 Threads = Annotated[int, between(0, 4096)]
+Devices = Annotated[int, between(1, 1024)]
 Workers = Annotated[int, between(-1, 1024)]
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from wcl.config.bounds import (
     Count,
+    Devices,
     PositiveCount,
     Probability,
     Seed,
@@ -194,7 +195,7 @@ class ReproduceConfig:
     compared with. `batch 256 + 100 epochs` requires both."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
-    devices: int = 1
+    devices: Devices = 1
     """Processes to train with on this machine, as for `wcl pretrain`."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     """Precision of the network during pretraining."""

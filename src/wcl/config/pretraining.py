@@ -10,6 +10,7 @@ from wcl.config.bounds import (
     Amount,
     AreaRange,
     Count,
+    Devices,
     PositiveCount,
     PositiveRange,
     Probability,
@@ -203,7 +204,7 @@ class PretrainConfig:
     """Epochs between two checkpoints."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
-    devices: Annotated[int, between(1, 1024)] = 1
+    devices: Devices = 1
     """Processes to start on this machine, each with its own GPU or an equal part of the cores.
     Without effect under torchrun and SLURM, which start the processes."""
     timeout_minutes: Annotated[float, above(0)] = 30
