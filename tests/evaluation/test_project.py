@@ -127,7 +127,7 @@ def test_a_map_is_written_in_the_format_of_its_name(suffix: str, run: Path, tmp_
         ({"out": "map.jpg"}, "must be a .png or .pdf or .svg file"),
         ({"out": "nowhere/map.png"}, "in a folder that exists"),
         ({"groups": 1}, "groups: must be at least 2"),
-        ({"against": "nothing"}, "nothing: no encoder"),
+        ({"against": "nothing"}, "nothing: no such run"),
         ({"classes": 1}, "at least two classes"),
     ],
 )

@@ -144,5 +144,5 @@ def weights_of(path: str | Path) -> Path:
         if file.is_file():
             return file
     if not place.is_dir():
-        raise InputError(f"{path}: no such run; name the folder that --out of wcl pretrain named")
+        raise InputError(f"{path}: no such run; give the folder that wcl pretrain wrote")
     raise InputError(f"{path}: no {encoder.name} there; give a run that has finished an epoch")
