@@ -105,7 +105,8 @@ def pretrain(words: list[str]) -> int:
         given.recipe, given.changes, method_settings, given.resume, given.files, input_settings
     )
     if os.environ.get("RANK", "0") == "0":  # of several processes
-        announce(f"{config.method} on {config.data} for {config.epochs} epochs")
+        length = f"{config.minutes:g} minutes" if config.minutes else f"{config.epochs} epochs"
+        announce(f"{config.method} on {config.data} for {length}")
     from wcl.apps.pretrain import run_with_verdict
 
     return 0 if run_with_verdict(config, given.resume, given.recipe) else _STOPPED

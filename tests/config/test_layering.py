@@ -229,3 +229,24 @@ def test_renamed_settings_are_settings() -> None:
     known = settings_parser(PretrainConfig, method_settings("wcl")).names
     assert set(RENAMED.values()) <= set(known)
     assert not set(RENAMED) & set(known)
+
+
+def test_of_epochs_and_minutes_the_later_layer_counts(tmp_path: Path) -> None:
+    timed, counted, both = (tmp_path / f"{name}.yaml" for name in ("timed", "counted", "both"))
+    timed.write_text("minutes: 20\n")
+    counted.write_text("epochs: 7\n")
+    both.write_text("epochs: 9\nminutes: 30\n")  # as a run has them until its first epoch has ended
+    assert settings("digits").minutes == 0
+    assert settings("digits", timed).minutes == 20  # over the epochs of the recipe
+    assert settings("digits", timed, counted).minutes == 0
+    assert settings("digits", counted, timed).minutes == 20
+    assert settings("digits", counted, both).minutes == 30
+    assert settings("digits", both, epochs=3).minutes == 0
+    assert settings("digits", both, epochs=3).epochs == 3
+    assert settings("digits", counted, minutes=0.5).minutes == 0.5
+
+
+def test_epochs_and_minutes_at_once_are_refused() -> None:
+    with pytest.raises(InputError, match=r"minutes.*epochs"):
+        settings("digits", epochs=3, minutes=20)
+    assert settings("digits", epochs=3, minutes=0).epochs == 3

@@ -58,7 +58,7 @@ def run_with_verdict(config: PretrainConfig, resume: bool, recipe: str) -> bool:
     """Train, and print a verdict on the run if it finished here and now."""
     end = EndOfRun()
     finished = run(config, resume, recipe, callbacks=(end,))
-    if end.epoch == config.epochs:
+    if finished and end.epoch:
         show_verdict(RunFolder(config.out), config.device)
     return finished
 

@@ -19,6 +19,7 @@ _OTHER_WORDS = {
     "input_size": "image_size",
     "learning_rate": "optim.lr",
     "max_epochs": "epochs",
+    "max_time": "minutes",
     "num_epochs": "epochs",
     "optimizer": "optim.name",
     "output": "out",

@@ -95,18 +95,20 @@ def layered(
         InputError: a setting is unknown or has a value of another type, or a file cannot be read.
     """
     given = flat({name.replace("__", "."): value for name, value in changes.items()})
+    if given.get("minutes") and "epochs" in given:
+        raise InputError("--minutes: sets the number of epochs; leave out either it or --epochs")
     layers = []
     if resume:
         layers.append(_read(_run_config(given.get("out", ""))))
     if recipe:
         of_recipe = read_recipe(recipe)
         if resume:  # other epochs extend the run, which nobody asks for by naming its recipe
-            of_recipe.pop("epochs", None)
+            of_recipe = {n: v for n, v in of_recipe.items() if n not in ("epochs", "minutes")}
         layers.append(Layer(of_recipe, recipe_file(recipe)))
     layers += [_read(expanded(file)) for file in files]
     layers.append(Layer({name: _plain(value) for name, value in given.items()}))
     _check(layers, settings_parser(into))  # all but the method's: its import takes seconds
-    values = {name: value for layer in layers for name, value in layer.values.items()}
+    values = _merged(layers)
     method = values.get("method", into.method)
     if resume and (trained := layers[0].values.get("method", method)) != method:
         raise InputError(
@@ -124,6 +126,16 @@ def layered(
             values |= {name: following[name] for name in open_settings}
             config = parser.build(into, values)
     return config
+
+
+def _merged(layers: list[Layer]) -> dict[str, Any]:
+    """Return the settings of all layers; a layer with `epochs` only turns earlier `minutes` off."""
+    values: dict[str, Any] = {}
+    for layer in layers:
+        if "epochs" in layer.values:
+            values.pop("minutes", None)
+        values |= layer.values
+    return values
 
 
 def _chosen(layers: list[Layer], recipe: str) -> set[str]:

@@ -136,7 +136,7 @@ class OptimConfig:
     weight_decay: Amount = 1e-6
     """Weight decay; biases and norms have none."""
     warmup_epochs: Amount = 10
-    """Epochs of linear warm-up, at most half the run."""
+    """Epochs of linear warm-up, at most half the run; with `minutes`, a third as estimated."""
     extension: Literal["stretch", "restart"] = "stretch"
     """Learning rate of a run that --resume gives other --epochs: stretch continues as if it had
     always been that long, restart begins a new cosine at the peak."""
@@ -170,7 +170,11 @@ class PretrainConfig:
     method: str = "wcl"
     """Method, such as wcl or simclr, or package.module:Class for a method of your own."""
     epochs: PositiveCount = 100
-    """Passes over the data."""
+    """Passes over the data, unless `minutes` are given."""
+    minutes: Amount = 0
+    """Train for this long instead of a number of epochs; 0 for `epochs`. As many epochs as fit are
+    settled by the time that the first one takes, so that the learning rate reaches zero in time.
+    Reading the data counts, evaluation after training does not. The run records the number."""
     batch_size: Annotated[int, between(2, 2**24)] = 256
     """Images per step, over all processes."""
     micro_batch_size: Count = 0

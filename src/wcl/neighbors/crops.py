@@ -51,18 +51,23 @@ class NeighborCrops:
                 f"--crops.count: {len(source)} images have at most {len(source) - 1} neighbors "
                 f"each, not {config.count}"
             )
-        # A warm-up below 1 is a fraction of the run, otherwise a number of epochs.
-        self.first_epoch = math.floor(config.warmup * (epochs if config.warmup < 1 else 1) + 0.5)
         self._world = world or World()
         self.bank = FeatureBank(
             len(source), feature_dim, folder if config.bank == "disk" else None, self._world
         )
         self._folder = folder
         self._config = config
+        self.set_epochs(epochs)
         self._source = source
         self._device = device
         self.table: Integers | None = None
         """(images, K) the image that each crop is cut from; None until the first search."""
+
+    def set_epochs(self, epochs: int) -> None:
+        """Set the number of epochs of the run, which the first epoch with neighbors depends on."""
+        # A warm-up below 1 is a fraction of the run, otherwise a number of epochs.
+        warmup = self._config.warmup
+        self.first_epoch = math.floor(warmup * (epochs if warmup < 1 else 1) + 0.5)
 
     def crop_sources(self, epoch: int) -> Integers | None:
         """Return the table for an epoch (from 0); None to cut crops from the images themselves."""

@@ -1,5 +1,6 @@
 """Warnings about settings with which a run can start but will hardly succeed."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,7 +29,10 @@ def advice(setup: TrainingSetup) -> Iterator[str]:
     if setup.total_steps < few:
         steps = setup.total_steps
         problem = f"{steps} steps are few" if steps != 1 else "1 step is few"
-        yield f"{problem}; with --epochs {-(-few // per_epoch)} there are at least {few}"
+        more = f"--epochs {-(-few // per_epoch)}"
+        if config.minutes:
+            more = f"--minutes {math.ceil(config.minutes * few / steps)}"
+        yield f"{problem}; with {more} there are at least {few}"
     if images < FEW_IMAGES and not config.model.weights:
         yield (
             f"{images} images are few to learn from; add some, or start from pretrained weights "
@@ -43,7 +47,8 @@ def advice(setup: TrainingSetup) -> Iterator[str]:
     if warmup >= config.epochs:
         yield (
             f"{config.method} is the same as moco in the first {warmup:g} epochs, which are all; "
-            f"use a --loss.warmup_epochs below {config.epochs}, or more --epochs"
+            f"use a --loss.warmup_epochs below {config.epochs}, or more "
+            + ("--minutes" if config.minutes else "--epochs")
         )
     if config.crops.features == "plain" and setup.neighbor_crops is None:
         yield (

@@ -29,7 +29,7 @@ _MAY_DIFFER = {"out", "data", "device", "threads", "num_workers", "save_every", 
 _MAY_DIFFER |= {"crops.bank", "crops.cache", "devices", "timeout_minutes"}
 _MAY_DIFFER |= {"max_unreadable_fraction"}
 # Settings that extend or shorten a run, see `schedule`.
-_MAY_DIFFER |= {"epochs", "optim.extension"}
+_MAY_DIFFER |= {"epochs", "minutes", "optim.extension"}
 # The entries of a checkpoint besides its format and its settings.
 _ENTRIES = {
     "step": int,

@@ -21,29 +21,34 @@ _BUFFERS = 1.25
 _WORKER = 150 * 2**20
 
 
-def check_resources(setup: TrainingSetup, fabric: Fabric, world: World) -> None:
+def check_resources(setup: TrainingSetup, fabric: Fabric, world: World) -> float:
     """Log how much memory and time a run takes. All processes must call this.
+
+    Returns:
+        The estimated seconds of a step; 0 if it was not timed, as on resuming.
 
     Raises:
         InputError: it clearly needs more memory than there is.
     """
     step = 0 if setup.saved is None else int(setup.saved["step"])
     if step >= setup.total_steps:
-        return
+        return 0.0
     device = fabric.device
     is_gpu = device.type == "cuda"
     used = torch.cuda.memory_allocated(device) if is_gpu else resident_memory()
     available = torch.cuda.mem_get_info(device)[0] if is_gpu else available_memory()
     cost = probe_step(setup, fabric, timed=step == 0)
     if cost is None:
-        return
+        return 0.0
     extra = _extra_bytes(setup, cost, is_gpu)
     processes = 1 if is_gpu else world.local_size
     needed = (used + extra) * processes
     text = f"about {size(needed)} of {'GPU ' if is_gpu else ''}memory"
     if cost.seconds:
         speed = setup.sharding.batch_size / cost.seconds
-        text += f" and {duration(setup.total_steps * cost.seconds)} at {_rounded(speed)} images/s"
+        time = duration(setup.total_steps * cost.seconds)
+        of_run = "" if setup.config.minutes else f" and {time}"  # its epochs are not known yet
+        text += f"{of_run} at {_rounded(speed)} images/s"
     if extra * processes > available:
         suggestion = _suggestion(setup, available / (extra * processes))
         there = size(used * processes + available)
@@ -52,6 +57,7 @@ def check_resources(setup: TrainingSetup, fabric: Fabric, world: World) -> None:
             raise InputError(f"the run needs {problem}")
         text = f"warning: {problem}"
     log(text)
+    return cost.seconds
 
 
 def _rounded(speed: float) -> str:

@@ -49,6 +49,7 @@ from wcl.training.setup import (
 from wcl.training.state import capture_state, restore_state
 from wcl.training.step import MultiViewModel, gradient_step
 from wcl.training.stop import stop_on_signals
+from wcl.training.time_limit import plan_epochs, settle_epochs
 
 _PRECISIONS = {"bf16-mixed": " in bfloat16", "16-mixed": " in float16", "64-true": " in float64"}
 
@@ -96,7 +97,9 @@ def run(
             setup = on_all_ranks(lambda: prepare(config, resume, fabric.device, world, callbacks))
             on_all_ranks(lambda: check_same_on_all_ranks(setup, world))
             with stop_on_signals(world):
-                on_all_ranks(lambda: check_resources(setup, fabric, world))
+                step_seconds = on_all_ranks(lambda: check_resources(setup, fabric, world))
+                if setup.config.minutes:
+                    on_all_ranks(lambda: plan_epochs(setup, step_seconds, world))
             if world.is_rank_zero and not resume and not quiet:
                 for line in advice(setup):
                     log(f"warning: {line}")
@@ -138,7 +141,7 @@ def train(
 ) -> bool:
     """Run the training loop; return whether it finished."""
     config, method, crops = setup.config, setup.method, setup.neighbor_crops
-    per_epoch, total = setup.steps_per_epoch, setup.total_steps
+    per_epoch = setup.steps_per_epoch
     model, optimizer = _set_up_model(setup, fabric, world, setup.schedule.peak)
     step = 0 if setup.saved is None else int(setup.saved["step"])
     monitor = Monitor(setup.folder, config, per_epoch, setup.source, step, world)
@@ -152,7 +155,7 @@ def train(
             if world.is_rank_zero:
                 if with_encoder:
                     _save_encoder(setup, step // per_epoch)
-                save_checkpoint(state, config, setup.folder.checkpoint)
+                save_checkpoint(state, setup.config, setup.folder.checkpoint)
 
         with stop.deferred():
             world.run_on_all_ranks(write)
@@ -161,14 +164,15 @@ def train(
     remedy = "" if quiet else f"; continue with: {_resume_command(config)}"
     with monitor.opened(), stop_on_signals(world, remedy) as stop:
         _log_start(setup, step, monitor, fabric.device)
-        if step == total and world.is_rank_zero and not setup.folder.encoder.is_file():
+        if step == setup.total_steps and world.is_rank_zero and not setup.folder.encoder.is_file():
             _save_encoder(setup, config.epochs)
         if step == 0 and config.model.weights and world.is_rank_zero:
             monitor.start([partial(callback, setup, 0) for callback in callbacks])
         if step == 0 and method.needs_features:
             method.start(plain_features(setup, world))
         model.train()
-        for epoch in range(step // per_epoch, config.epochs):
+        while step < setup.total_steps:
+            epoch = step // per_epoch
             waiting_since = time.perf_counter()
             for batch in setup.loader.epoch(epoch, setup.view_specs(epoch), step % per_epoch):
                 monitor.add_wait(time.perf_counter() - waiting_since)
@@ -185,7 +189,7 @@ def train(
                         crops.bank.store(shard.index_by_rank, result.features)
                     monitor.end_step(step, lr, result, shard)
                     optimizer.step()
-                    method.after_step(step / total)
+                    method.after_step(step / setup.total_steps)
                 # After the last step of an epoch, the epoch is finished before a stop.
                 if step % per_epoch and world.any(bool(stop)):
                     break
@@ -197,12 +201,14 @@ def train(
                 measures = [] if crops is None else [partial(crops.end_of_epoch, epoch)]
                 if world.is_rank_zero:
                     measures += [partial(callback, setup, epoch + 1) for callback in callbacks]
-                monitor.end_epoch(step, epoch + 1, measures)
-                if (epoch + 1) % config.save_every == 0 or epoch + 1 == config.epochs:
+                seconds = monitor.end_epoch(step, epoch + 1, measures)
+                if setup.config.minutes:  # until the first epoch has ended
+                    settle_epochs(setup, seconds, monitor, world)
+                if (epoch + 1) % config.save_every == 0 or step == setup.total_steps:
                     save(with_encoder=True)
-            if step < total and world.any(bool(stop)):
+            if step < setup.total_steps and world.any(bool(stop)):
                 save(with_encoder=False)
-                monitor.log(f"stopped after step {step} of {total}{remedy}")
+                monitor.log(f"stopped after step {step} of {setup.total_steps}{remedy}")
                 return False
         if quiet and world.any(bool(stop)):  # this run is finished, the rest of the command is not
             raise KeyboardInterrupt

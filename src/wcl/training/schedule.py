@@ -5,11 +5,12 @@ run) is a function of the step and the number of all steps. With other epochs it
 continues as if the run had always been that long; `optim.extension` can restart the cosine instead.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wcl.config import PretrainConfig
 from wcl.system.errors import InputError
+from wcl.system.progress import log
 from wcl.training.optimizers import lr_at, peak_lr
 
 
@@ -51,19 +52,42 @@ def run_schedule(
     Raises:
         InputError: the run has done more epochs than it is given.
     """
-    total, restart = config.epochs * steps_per_epoch, 0
+    restart = 0
     if saved is not None:
         step, restart = int(saved["step"]), int(saved.get("restart", 0))
         if is_extended(config, saved):
-            if step > total:
+            if step > config.epochs * steps_per_epoch:
                 raise InputError(
                     f"--epochs: {config.epochs} are fewer than the {-(-step // steps_per_epoch)} "
                     "that the run has begun; give at least as many, or leave it out to resume"
                 )
             if config.optim.extension == "restart":
                 restart = step
+    return schedule_of(config, steps_per_epoch, restart)
+
+
+def schedule_of(config: PretrainConfig, steps_per_epoch: int, restart: int = 0) -> Schedule:
+    """Return the schedule of a run, with a new cosine at the step `restart` if it is not 0."""
+    total = config.epochs * steps_per_epoch
     warmup = min(round(config.optim.warmup_epochs * steps_per_epoch), total // 2)
     return Schedule(peak_lr(config.optim, config.batch_size), warmup, total, restart)
+
+
+def with_recorded_length(config: PretrainConfig, recorded: dict[str, Any]) -> PretrainConfig:
+    """Return the settings of a resumed run for a fixed time with the epochs that it recorded.
+
+    They are settled once and for all after the first epoch, when the recorded `minutes` become 0.
+    """
+    if not config.minutes:
+        return config
+    epochs, optim = recorded.get("epochs", config.epochs), recorded.get("optim", {})
+    minutes = config.minutes
+    if not recorded.get("minutes"):
+        log(f"--minutes has no effect on a run that has its {epochs} epochs; use --epochs")
+        minutes = 0.0
+    warmup = optim.get("warmup_epochs", config.optim.warmup_epochs)
+    optim = replace(config.optim, warmup_epochs=warmup)
+    return replace(config, epochs=epochs, minutes=minutes, optim=optim)
 
 
 def is_extended(config: PretrainConfig, saved: dict[str, Any] | None) -> bool:

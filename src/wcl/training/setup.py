@@ -1,6 +1,7 @@
 """Everything a run needs before its first step, and the checks of what the user gave."""
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -39,7 +40,13 @@ from wcl.training.callback import Callback
 from wcl.training.checkpoint import check_same_settings, load_checkpoint
 from wcl.training.levels import with_measured_levels, with_recorded_levels
 from wcl.training.provenance import add_session, current_session
-from wcl.training.schedule import Schedule, describe_extension, run_schedule
+from wcl.training.schedule import (
+    Schedule,
+    describe_extension,
+    run_schedule,
+    schedule_of,
+    with_recorded_length,
+)
 from wcl.training.starting_weights import (
     load_starting_weights,
     with_recorded_sha256,
@@ -71,6 +78,8 @@ class TrainingSetup:
     schedule: Schedule
     saved: dict[str, Any] | None
     """The checkpoint that the run continues from."""
+    began: float
+    """When its preparation began, in seconds of the clock `time.monotonic`."""
 
     @property
     def encoder(self) -> Encoder:
@@ -88,6 +97,13 @@ class TrainingSetup:
     def extension(self) -> str:
         """How the run is extended or shortened; empty if it is not."""
         return describe_extension(self.config, self.schedule, self.saved)
+
+    def change_length(self, config: PretrainConfig) -> None:
+        """Give the run settings with other epochs, and change what depends on their number."""
+        self.config = config
+        self.schedule = schedule_of(config, self.steps_per_epoch, self.schedule.restart)
+        if self.neighbor_crops is not None:
+            self.neighbor_crops.set_epochs(config.epochs)
 
     def view_specs(self, epoch: int) -> list[ViewSpec]:
         """Return the view specifications of an epoch, from 0, with the sources of its crops."""
@@ -111,10 +127,12 @@ def prepare(
     Raises:
         InputError: a setting, the images or the checkpoint do not allow the run to start.
     """
+    began = time.monotonic()
     folder = RunFolder(config.out)
     saved = None
     if resume:
         recorded = read_config(folder.config)
+        config = with_recorded_length(config, recorded)
         config = with_recorded_levels(with_recorded_sha256(config, recorded), recorded)
         check_same_settings(config, recorded, folder.config)
         saved = load_checkpoint(folder.checkpoint, config)
@@ -170,6 +188,7 @@ def prepare(
         neighbor_crops,
         schedule,
         saved,
+        began,
     )
 
 
@@ -272,14 +291,20 @@ def record_provenance(
             setup.extension,
         )
         with setup.folder.locked():  # of two processes that resume a run at once, one is refused
-            if setup.extension:
-                config = setup.config
-                change_config(
-                    setup.folder.config,
-                    epochs=config.epochs,
-                    optim={"extension": config.optim.extension},
-                )
+            if resume:
+                record_length(setup)
             add_session(setup.folder.provenance, started, resume)
+
+
+def record_length(setup: TrainingSetup) -> None:
+    """Write the settings that can change the length of a run to its settings file."""
+    config, names = setup.config, ("warmup_epochs", "extension")
+    change_config(
+        setup.folder.config,
+        epochs=config.epochs,
+        minutes=config.minutes,
+        optim={name: getattr(config.optim, name) for name in names},
+    )
 
 
 def check_same_on_all_ranks(setup: TrainingSetup, world: World) -> None:

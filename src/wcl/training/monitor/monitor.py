@@ -83,6 +83,10 @@ class Monitor:
         """Print a message, on rank 0."""
         self._terminal.log(message)
 
+    def set_epochs(self, epochs: int) -> None:
+        """Change the number of epochs that the terminal shows."""
+        self._terminal.set_epochs(epochs)
+
     def add_wait(self, seconds: float) -> None:
         """Add time that a step spent waiting for data."""
         self._stopwatch.add_wait(seconds)
@@ -156,13 +160,17 @@ class Monitor:
 
     def end_epoch(
         self, step: int, epoch: int, measures: Sequence[Callable[[], dict[str, float]]]
-    ) -> None:
+    ) -> float:
         """Write the metrics of an epoch.
 
         Args:
             step: its last step, from 1.
             epoch: its number, from 1.
-            measures: functions that return further metrics; their time does not count.
+            measures: functions that return further metrics; their time does not count as training.
+
+        Returns:
+            The seconds that an epoch like this one takes with all its measures, if its first step
+            takes as long as the others.
 
         Raises:
             RunError: no image could be read.
@@ -175,7 +183,7 @@ class Monitor:
                 f"{self._config.data}: no batch has two images that can be read; "
                 f"{len(self._skipped)} cannot, `wcl data` lists why"
             )
-        timing = self._stopwatch.epoch()
+        timing, delay = self._stopwatch.epoch(), self._stopwatch.delay(self._steps_per_epoch)
         values |= self._embeddings.diagnostics()
         if values.get("collapsed", 0) > diagnostics.COLLAPSED:
             self.log(
@@ -192,7 +200,9 @@ class Monitor:
         self._terminal.log_epoch(epoch, values)
         self._averages.clear()
         self._embeddings.clear()
+        seconds = self._stopwatch.seconds() - delay
         self._stopwatch.start_epoch()
+        return seconds
 
     def _write(self, values: dict[str, Any]) -> None:
         if self._world.is_rank_zero:

@@ -30,6 +30,7 @@ class Terminal:
 
     def __init__(self, epochs: int, steps_per_epoch: int, step: int, enabled: bool) -> None:
         self._epochs = epochs
+        self._steps_per_epoch = steps_per_epoch
         self._enabled = enabled
         self._last_line = -math.inf
         self.bar = Progress(
@@ -45,6 +46,11 @@ class Terminal:
         )
         total = epochs * steps_per_epoch
         self._task = self.bar.add_task("", total=total, completed=step, epoch="", metrics="")
+
+    def set_epochs(self, epochs: int) -> None:
+        """Change the number of epochs of the run."""
+        self._epochs = epochs
+        self.bar.update(self._task, total=epochs * self._steps_per_epoch)
 
     def log(self, message: str) -> None:
         if self._enabled:
