@@ -35,6 +35,9 @@ NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 TUTORIAL_RUNS = {"runs/a", "runs/small"}
 # Settings that make a command take seconds instead of hours; the given ones stay as they are.
 QUICK = {
+    "pretrain digits --minutes": (
+        "--minutes 0.05 --limit 64 --batch_size 32 --log.tensorboard false"
+    ),
     "pretrain digits": "--epochs 1 --limit 64 --batch_size 32 --log.tensorboard false",
     "pretrain folder --model.backbone": (
         "--epochs 1 --batch_size 8 --image_size 32 --model.head_hidden_dim 16 "

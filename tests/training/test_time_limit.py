@@ -103,7 +103,7 @@ def test_a_run_resumes_exactly_and_is_not_measured_again(
 
 @pytest.mark.parametrize("again", [{}, {"minutes": MINUTES}])
 def test_the_time_before_a_stop_in_the_first_epoch_counts(
-    again: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    again: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
     with stopped_after(2, monkeypatch):  # a thousand seconds, as the clock has it
