@@ -2,7 +2,9 @@
 
 import argparse
 import json
+from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
@@ -10,7 +12,10 @@ from rich.table import Table
 
 
 class Benchmark(NamedTuple):
-    """A module of this folder, with a function `measure(rounds)`."""
+    """A module of this folder, with a function `measure(rounds)`.
+
+    It may also have `draw(figures, folder)` to write plots, and `table(figures)`.
+    """
 
     rounds: int
     about: str
@@ -27,6 +32,7 @@ BENCHMARKS = {
     "eval": Benchmark(3, "the fast linear probe against the paper's"),
     "peers": Benchmark(5, "training, embedding and augmentation against lightly"),
     "scale": Benchmark(5, "memory, time and communication of large batches"),
+    "growth": Benchmark(3, "time and memory by batch, image size, images and processes"),
 }
 
 
@@ -41,6 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("name", nargs="?", choices=BENCHMARKS, metavar="NAME")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--rounds", type=_positive, help="timings of each alternative")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where growth writes its plots")
     parser.add_argument("--threads", type=_positive, help="CPU threads; by default torch decides")
     given = parser.parse_args(arguments)
     if given.name is None:
@@ -50,15 +57,23 @@ def main(arguments: list[str] | None = None) -> None:
 
     machine.keep_freed_memory()  # as a training process does
     machine.use_threads(given.threads or 0)
-    measure = import_module(f"benchmarks.{given.name}").measure
-    figures: dict[str, float | None] = measure(given.rounds or BENCHMARKS[given.name].rounds)
+    module = import_module(f"benchmarks.{given.name}")
+    if given.out and not hasattr(module, "draw"):
+        parser.error(f"--out: {given.name} has no plots; leave it out")
+    figures: dict[str, float | None] = module.measure(given.rounds or BENCHMARKS[given.name].rounds)
+    if given.out:
+        module.draw(figures, given.out)
     if given.json:
         print(json.dumps({"bench": given.name, **figures}))
         return
+    Console().print(getattr(module, "table", _table)(figures))
+
+
+def _table(figures: Mapping[str, float | None]) -> Table:
     table = Table(show_header=False)
     for key, value in figures.items():
         table.add_row(key, "not installed" if value is None else f"{value:.3g}")
-    Console().print(table)
+    return table
 
 
 def _listing() -> str:

@@ -1,10 +1,11 @@
 """Neighbor search: exact search against faiss, approximate search against exact.
 
-Exact search takes the same time for every query, so the time of all queries is extrapolated from
-some of them. The time of approximate search includes building its index.
+Every query takes the same time, so the time of all queries is extrapolated from some of them. The
+time of approximate search includes building its index.
 """
 
 import time
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -14,9 +15,10 @@ from torch import Tensor
 from benchmarks.memory import extra_bytes
 from benchmarks.timing import medians
 from wcl.neighbors import nearest
-from wcl.neighbors.approximate import ApproximateSearch
+from wcl.neighbors.approximate import ApproximateSearch, evenly_spaced
 from wcl.neighbors.sharded import ShardedFeatures
 
+Clock = Callable[[], float]
 _K = 4
 _EXACT = (50_000, 512)  # images and features of the comparison with faiss
 _SIZES = (10_000, 20_000, 50_000, 100_000, 200_000)
@@ -28,8 +30,8 @@ def measure(rounds: int) -> dict[str, float]:
     figures = _against_faiss(rounds)
     rows = features_like(max(_SIZES), 128)
     for size in _SIZES:
-        figures[f"exact_seconds_{size}"] = _exact_seconds(rows[:size])
-        approximate, recall = _approximate_seconds(rows[:size])
+        figures[f"exact_seconds_{size}"] = exact_seconds(rows[:size], _QUERIES)
+        approximate, recall = approximate_seconds(rows[:size], _QUERIES)
         figures[f"approximate_seconds_{size}"] = approximate
     exact = figures[f"exact_seconds_{max(_SIZES)}"]
     return figures | {"approx_recall": recall, "approx_over_exact": approximate / exact}
@@ -70,17 +72,23 @@ def _against_faiss(rounds: int) -> dict[str, float]:
     }
 
 
-def _exact_seconds(rows: Tensor) -> float:
-    queries = torch.arange(0, len(rows), len(rows) // _QUERIES)
-    began = time.perf_counter()
-    nearest(rows[queries], rows, _K, queries)
-    return (time.perf_counter() - began) * len(rows) / len(queries)
+def exact_seconds(rows: Tensor, queries: int, clock: Clock = time.perf_counter) -> float:
+    """Return the time to search for all rows, from that of some."""
+    some = evenly_spaced(torch.arange(len(rows)), queries)
+    began = clock()
+    nearest(rows[some], rows, _K, some)
+    return (clock() - began) * len(rows) / len(some)
 
 
-def _approximate_seconds(rows: Tensor) -> tuple[float, float]:
+def approximate_seconds(
+    rows: Tensor, queries: int, clock: Clock = time.perf_counter
+) -> tuple[float, float]:
     """Return the time to build and tune the index and search for all rows, and the recall."""
-    began = time.perf_counter()
-    search = ApproximateSearch(ShardedFeatures(rows), _K, torch.arange(len(rows)))
-    for part in torch.arange(len(rows)).split(2**13):
-        search.nearest(part)
-    return time.perf_counter() - began, search.recall
+    every = torch.arange(len(rows))
+    some = evenly_spaced(every, queries)
+    began = clock()
+    search = ApproximateSearch(ShardedFeatures(rows), _K, every)
+    built = clock()
+    search.nearest(some)
+    searched = clock() - built
+    return built - began + searched * len(rows) / len(some), search.recall

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks.memory import in_new_process
+from benchmarks.memory import first_cost, in_new_process
 from benchmarks.step import training_step
 from benchmarks.timing import medians
 from wcl.config import ModelConfig
@@ -22,9 +22,10 @@ def micro_batch(rounds: int) -> dict[str, float]:
     """
     sizes = {"whole": 0, "micro": _MICRO_BATCH}
     gigabytes = {
-        name: in_new_process(_one_step, _BATCH, _SIZE, size)[0] for name, size in sizes.items()
+        name: in_new_process(first_cost, _one_step, _BATCH, _SIZE, size).gigabytes
+        for name, size in sizes.items()
     }
-    views = _views(_BATCH, _SIZE)
+    views = random_views(_BATCH, _SIZE)
     steps = {name: partial(_step(_SIZE, size), views) for name, size in sizes.items()}
     seconds = medians(steps, rounds)
     return {
@@ -40,10 +41,11 @@ def _step(image_size: int, micro_batch_size: int) -> Callable[[list[Tensor]], No
     return training_step("wcl", model, image_size, micro_batch_size=micro_batch_size)
 
 
-def _views(batch_size: int, image_size: int) -> list[Tensor]:
+def random_views(batch_size: int, image_size: int) -> list[Tensor]:
+    """Return two views of a batch: (2, batch_size, 3, image_size, image_size)."""
     generator = torch.Generator().manual_seed(0)
     return [torch.randn(2, batch_size, 3, image_size, image_size, generator=generator)]
 
 
 def _one_step(batch_size: int, image_size: int, micro_batch_size: int) -> None:
-    _step(image_size, micro_batch_size)(_views(batch_size, image_size))
+    _step(image_size, micro_batch_size)(random_views(batch_size, image_size))

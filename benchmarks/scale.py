@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.memory import in_new_process
+from benchmarks.memory import first_cost, in_new_process
 from benchmarks.micro_batch import micro_batch
 from benchmarks.timing import medians
 from wcl.ops.losses import nt_xent, swap
@@ -42,11 +42,11 @@ def losses(rounds: int) -> dict[str, float]:
     versions = {images: _versions_that_fit(images) for images in _IMAGES}
     for images in track(_IMAGES, "memory of the losses by batch size"):
         for name in versions[images]:
-            gigabytes, seconds = in_new_process(_first_step, name, images)
+            seconds, gigabytes = in_new_process(first_cost, _first_step, name, images)
             figures |= {f"{name}_gb_{images}": gigabytes, f"{name}_seconds_{images}": seconds}
     for images in _IMAGES:
         if len(versions[images]) > 1:
-            rows = _embeddings(images)
+            rows = embeddings(images)
             steps = {name: partial(_STEPS[name], *rows) for name in versions[images]}
             seconds_of = medians(steps, rounds)
             figures |= {f"{name}_seconds_{images}": s for name, s in seconds_of.items()}
@@ -87,7 +87,7 @@ def mask_bytes(batch_size: int, processes: int) -> int:
     return 2 * (batch_size // processes) * batch_size * _FLOAT
 
 
-def _embeddings(images: int) -> list[Tensor]:
+def embeddings(images: int) -> list[Tensor]:
     """Return random z1, z2, v1 and v2."""
     generator = torch.Generator().manual_seed(0)
     return [
@@ -95,7 +95,8 @@ def _embeddings(images: int) -> list[Tensor]:
     ]
 
 
-def _tiled(z1: Tensor, z2: Tensor, v1: Tensor, v2: Tensor) -> float:
+def tiled(z1: Tensor, z2: Tensor, v1: Tensor, v2: Tensor) -> float:
+    """Compute weak labels, losses and gradients as WCL does; return the loss."""
     loss = nt_xent(z1, z2, _TAU) + swap(v1, v2, weak_labels(v1), weak_labels(v2), _TAU)
     loss.backward()
     return loss.item()
@@ -121,11 +122,11 @@ def _similarities(rows: Tensor) -> Tensor:
     return (rows @ rows.T / _TAU).masked_fill(self_pairs, -math.inf)
 
 
-_STEPS = {"tiled": _tiled, "plain": _plain}
+_STEPS = {"tiled": tiled, "plain": _plain}
 
 
 def _first_step(version: str, images: int) -> None:
-    _STEPS[version](*_embeddings(images))
+    _STEPS[version](*embeddings(images))
 
 
 def _versions_that_fit(images: int) -> list[str]:

@@ -47,6 +47,7 @@ def training_step(
     crops: int = 0,
     micro_batch_size: int = 0,
     optim: OptimConfig | None = None,
+    engine: tuple[Fabric, World] | None = None,
 ) -> Callable[[list[Tensor]], None]:
     """Return a function that takes a training step of `wcl pretrain` on given views.
 
@@ -54,6 +55,7 @@ def training_step(
         method_name, model, image_size, micro_batch_size: settings of a run.
         crops: small crops in addition to the two views.
         optim: settings of the optimizer; LARS by default.
+        engine: the engine and the processes; a single process by default.
     """
     mean, std = AugmentConfig().mean, AugmentConfig().std
     method_class = find_method(method_name)
@@ -62,13 +64,14 @@ def training_step(
     encoder = Encoder(Description(model, heads, 3, image_size, mean, std))
     method = method_class(encoder, settings, RunInfo(2**16, 256, 1, crops))
     method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    fabric, world = Fabric(accelerator="cpu", devices=1), World()
+    fabric, world = engine or (Fabric(accelerator="cpu", devices=1), World())
     optimizer = build_optimizer(method, optim or OptimConfig(), 0.01)
     network, optimizer = fabric.setup(MultiViewModel(method, world), optimizer)
 
     def take(views: list[Tensor]) -> None:
-        every = np.arange(views[0].shape[1])
-        shard = BatchSharding(len(every), world, micro_batch_size).shard(every, every, _CPU)
+        local = np.arange(views[0].shape[1])
+        every = np.arange(len(local) * world.size)
+        shard = BatchSharding(len(every), world, micro_batch_size).shard(every, local, _CPU)
         optimizer.zero_grad(set_to_none=True)
         gradient_step(fabric, network, method, views, shard, world)
         optimizer.step()
