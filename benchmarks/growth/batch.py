@@ -14,10 +14,10 @@ from wcl.config import ModelConfig
 from wcl.distributed.sharding import BatchShard
 from wcl.methods import Losses
 from wcl.methods.wcl import WCL
-from wcl.system.progress import track
+from wcl.system.progress import log
 
-SIZES = tuple(2**n for n in range(6, 15))
-MICRO_BATCH = 512
+_SIZES = tuple(2**n for n in range(6, 15))
+_MICRO_BATCH = 512
 _WHOLE = (0, 2048)  # larger batches would need more than 3 GB for the small network
 _MICRO = (1024, 2**62)
 _MODEL = ModelConfig(backbone="conv_tiny")
@@ -38,11 +38,12 @@ def measure(rounds: int) -> dict[str, dict[int, Cost]]:
     micro-batches.
     """
     costs: dict[str, dict[int, Cost]] = {"losses": {}, "network": {}, "network_micro": {}}
-    for images in track(SIZES, "batch size"):
+    for images in _SIZES:
+        log(f"batches of {images:,} images")
         costs["losses"][images] = in_new_process(least_cost, rounds, _losses, images)
         for name, (low, high), micro in (
             ("network", _WHOLE, 0),
-            ("network_micro", _MICRO, MICRO_BATCH),
+            ("network_micro", _MICRO, _MICRO_BATCH),
         ):
             if low <= images <= high:
                 costs[name][images] = in_new_process(least_cost, rounds, _network, images, micro)

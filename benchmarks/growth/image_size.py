@@ -14,9 +14,9 @@ from wcl.config import AugmentConfig, ModelConfig
 from wcl.data import ArraySource
 from wcl.data.loader import views_of
 from wcl.data.views import ViewSpec
-from wcl.system.progress import track
+from wcl.system.progress import log
 
-SIZES = (32, 48, 64, 96, 128, 160, 192, 224)
+_SIZES = (32, 48, 64, 96, 128, 160, 192, 224)
 _BATCH = 32
 _MODEL = ModelConfig(backbone="resnet_small", stem="stride2")
 
@@ -24,7 +24,8 @@ _MODEL = ModelConfig(backbone="resnet_small", stem="stride2")
 def measure(rounds: int) -> dict[str, dict[int, Cost]]:
     """Return the costs by image size."""
     costs: dict[str, dict[int, Cost]] = {"augmentation": {}, "step": {}}
-    for side in track(SIZES, "image size"):
+    for side in _SIZES:
+        log(f"images of {side} pixels")
         costs["augmentation"][side] = in_new_process(least_cost, rounds, _augmentation, side)
         costs["step"][side] = in_new_process(least_cost, rounds, _step, side)
     return costs

@@ -23,9 +23,9 @@ from wcl.data.loader import Loader
 from wcl.data.views import ViewSpec
 from wcl.neighbors import FeatureBank
 from wcl.paper.synthetic import write_photos
-from wcl.system.progress import log, track
+from wcl.system.progress import log
 
-SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+_SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 _DIMENSIONS = 128
 _STORED, _QUERIES = 1024, 1000
 _SMALL_BATCH, _PHOTO_BATCH, _BATCHES = 256, 32, 5
@@ -36,13 +36,14 @@ _SETTLED = 11.0  # seconds after which the listing of a folder is cached
 
 def measure(rounds: int) -> dict[str, dict[int, Cost]]:
     """Return the costs by number of images."""
-    log(f"writing {max(SIZES):,} empty files")
+    log(f"writing {max(_SIZES):,} empty files")
     with tempfile.TemporaryDirectory() as place, tempfile.TemporaryDirectory() as photos:
-        folders = write_nested(Path(place), SIZES)
+        folders = write_nested(Path(place), _SIZES)
         write_photos(Path(photos), _PHOTOS)
         time.sleep(_SETTLED)
         costs: dict[str, dict[int, Cost]] = {}
-        for images in track(SIZES, "number of images"):
+        for images in _SIZES:
+            log(f"data sets of {images:,} images")
             for name, prepare, args in (
                 ("opening", _opening, (folders[images],)),
                 ("reopening", _reopening, (folders[images],)),

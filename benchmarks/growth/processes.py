@@ -17,7 +17,7 @@ from wcl.system import machine
 from wcl.system.progress import track
 
 SIZES = (1, 2, 4)
-_BATCH, _PIXELS, _STEPS = 128, 32, 5
+_PIXELS, _STEPS = 32, 5
 _MODEL = ModelConfig(backbone="resnet_small", stem="stride2", head_hidden_dim=512)
 
 
@@ -29,8 +29,12 @@ class _Share(NamedTuple):
     gigabytes: float
 
 
-def measure(rounds: int) -> dict[str, dict[int, Cost]]:
+def measure(rounds: int, batch_size: int = 128) -> dict[str, dict[int, Cost]]:
     """Return the costs of a step by number of processes.
+
+    Args:
+        rounds: times that every number of processes is started, in turn.
+        batch_size: images of a step, over all processes.
 
     Returns:
         elapsed: elapsed seconds, and the peak memory of all processes together.
@@ -39,7 +43,7 @@ def measure(rounds: int) -> dict[str, dict[int, Cost]]:
     turns = [processes for _ in range(rounds) for processes in SIZES]
     shares: dict[int, list[list[_Share]]] = {processes: [] for processes in SIZES}
     for processes in track(turns, "processes"):
-        shares[processes].append(_run(processes))
+        shares[processes].append(_run(processes, batch_size))
     elapsed, computed = {}, {}
     for processes, runs in shares.items():
         gigabytes = statistics.median(sum(one.gigabytes for one in run) for run in runs)
@@ -50,30 +54,32 @@ def measure(rounds: int) -> dict[str, dict[int, Cost]]:
     return {"elapsed": elapsed, "computed": computed}
 
 
-def _run(processes: int) -> list[_Share]:
+def _run(processes: int, batch_size: int) -> list[_Share]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__])  # importing torch takes seconds
     with ProcessPoolExecutor(processes, context) as pool:
-        ranks = [pool.submit(_share, rank, processes, port) for rank in range(processes)]
+        ranks = [
+            pool.submit(_share, rank, processes, port, batch_size) for rank in range(processes)
+        ]
         return [rank.result() for rank in ranks]
 
 
-def _share(rank: int, processes: int, port: int) -> _Share:
+def _share(rank: int, processes: int, port: int, batch_size: int) -> _Share:
     machine.keep_freed_memory()
     if processes > 1:
         os.environ |= _as_torchrun(rank, processes, port)
     threads = max(1, machine.cores() // processes)
-    config = PretrainConfig(data="none", out="none", batch_size=_BATCH, threads=threads)
+    config = PretrainConfig(data="none", out="none", batch_size=batch_size, threads=threads)
     seconds: list[float] = []
     computed: list[float] = []
 
     def take_steps() -> None:
         with launch(config, resume=False) as (fabric, world):
             step = training_step("wcl", _MODEL, _PIXELS, engine=(fabric, world))
-            views = random_views(_BATCH // processes, _PIXELS)
+            views = random_views(batch_size // processes, _PIXELS)
             for _ in range(1 + _STEPS):
                 began, computed_before = time.perf_counter(), time.process_time()
                 step(views)

@@ -3,17 +3,26 @@
 import json
 import math
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
 from benchmarks.__main__ import main
-from benchmarks.growth import batch, image_size, images, processes
+from benchmarks.growth import batch, image_size, images, processes, table
 from benchmarks.growth.draw import draw
 from benchmarks.growth.fit import power_law, upper_half
 from benchmarks.growth.series import PLOTS, SERIES, points
 from benchmarks.memory import Cost
 from wcl.data import open_source
+
+FIGURES = {
+    f"{name}_{kind}_{size}": float(cost)
+    for name in SERIES
+    for kind in ("seconds", "gb")
+    for size, cost in ((1, 1), (2, 2), (4, 4), ("exponent", 1))
+}
 
 
 def test_a_power_law_is_fitted_exactly() -> None:
@@ -45,29 +54,33 @@ def test_fixed_costs_of_small_sizes_do_not_reach_the_fit() -> None:
 
 
 def test_every_plot_is_written(tmp_path: Path) -> None:
-    figures = {
-        f"{name}_{kind}_{size}": float(size)
-        for name in SERIES
-        for kind in ("seconds", "gb")
-        for size in (1, 2, 4)
-    }
-    files = draw(figures, tmp_path / "plots")
+    files = draw(FIGURES, tmp_path / "plots")
     assert [file.name for file in files] == [f"growth-{name}.png" for name in PLOTS]
     for file in files:
         assert file.read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_table_has_a_row_for_every_series() -> None:
+    shown = table(FIGURES | {"elapsed_efficiency_2": 0.9})
+    assert [*shown.columns[0].cells] == [
+        *(s.label for s in SERIES.values()),
+        "elapsed_efficiency_2",
+    ]
+    assert {*shown.columns[3].cells} == {"1.00", ""}
+
+
 def test_all_sizes_are_measured_fitted_and_drawn(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(batch, "SIZES", (8, 16))
-    monkeypatch.setattr(batch, "_WHOLE", (0, 16))
-    monkeypatch.setattr(batch, "_MICRO", (0, 16))
-    monkeypatch.setattr(batch, "MICRO_BATCH", 4)
-    monkeypatch.setattr(image_size, "SIZES", (32, 48))
-    monkeypatch.setattr(images, "SIZES", (300, 600))
-    monkeypatch.setattr(images, "_SETTLED", 0)
-    for module in (batch, image_size, images):  # a new process for each would take long
+    tiny: dict[ModuleType, dict[str, Any]] = {
+        batch: {"_SIZES": (8, 16), "_WHOLE": (0, 16), "_MICRO": (0, 16), "_MICRO_BATCH": 4},
+        image_size: {"_SIZES": (32, 48), "_BATCH": 4},
+        images: {"_SIZES": (200, 400), "_SETTLED": 0, "_PHOTO_BATCH": 4, "_SMALL_BATCH": 16},
+    }
+    for module, values in tiny.items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+        # A new process for each would take long.
         monkeypatch.setattr(module, "in_new_process", lambda call, *args: call(*args))
     costs = {size: Cost(2.0 / size, 0.1) for size in processes.SIZES}
     monkeypatch.setattr(processes, "measure", lambda _: {"elapsed": costs, "computed": costs})
@@ -90,7 +103,19 @@ def test_nested_folders_hold_the_numbers_of_images_that_they_stand_for(tmp_path:
     }
 
 
-def test_a_step_of_several_processes_is_a_step_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    costs = processes.measure(1)
-    assert set(costs["elapsed"]) == set(costs["computed"]) == {*processes.SIZES}
-    assert min(cost.seconds for cost in costs["computed"].values()) > 0
+def test_a_step_of_one_process_is_measured() -> None:
+    share = processes._share(0, 1, 0, 8)
+    assert min(share.seconds, share.cpu_seconds) > 0
+
+
+@pytest.mark.soak
+def test_every_number_of_processes_is_measured() -> None:
+    costs = processes.measure(1, batch_size=8)
+    for by_size in costs.values():
+        assert {*by_size} == {1, 2, 4}
+        assert min(cost.seconds for cost in by_size.values()) > 0
+
+
+def test_benchmarks_without_plots_take_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["labels", "--out", str(tmp_path)])
