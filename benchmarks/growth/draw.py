@@ -5,11 +5,13 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
 
 from benchmarks.growth.fit import power_law, upper_half
 from benchmarks.growth.series import PLOTS, Plot, points
 from wcl.system.plots import PALETTE, plot_style, save_figure
 
+_COLORS = 64
 _PANELS = {"seconds": "seconds", "gb": "peak memory, GB"}
 
 
@@ -20,6 +22,7 @@ def draw(figures: Mapping[str, float], folder: Path) -> list[Path]:
     for name, plot in PLOTS.items():
         file = folder / f"growth-{name}.png"
         save_figure(_figure(plot, figures), file, ".png")
+        Image.open(file).quantize(_COLORS).save(file, optimize=True)  # a third of the size
         files.append(file)
     return files
 
