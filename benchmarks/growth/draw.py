@@ -29,13 +29,13 @@ def draw(figures: Mapping[str, float], folder: Path) -> list[Path]:
 
 @plot_style()
 def _figure(plot: Plot, figures: Mapping[str, float]) -> Figure:
-    figure = Figure((8, 3.6), layout="constrained")
+    figure = Figure((8, 4.2), layout="constrained")
     for panel, (kind, title) in zip(figure.subplots(1, 2), _PANELS.items(), strict=True):
         panel.set(title=title, xlabel=plot.axis, xscale="log", yscale="log")
         panel.grid()
         for color, (name, series) in zip(PALETTE, plot.series.items(), strict=False):
             _add(panel, color, series.label, points(figures, name, kind))
-        panel.legend(fontsize=7)
+        panel.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.15))
     return figure
 
 
