@@ -4,10 +4,13 @@
 """
 
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 import wcl  # noqa: F401
+from wcl.data import resize
 
 settings.register_profile("wcl", deadline=None)  # a busy machine is no failure
 settings.load_profile("wcl")
@@ -16,3 +19,11 @@ settings.load_profile("wcl")
 # process with Ctrl-C would wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def pil_resizes() -> Iterator[None]:
+    """Resize crops with PIL on any CPU: what is compared with PIL then agrees bit for bit."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(resize, "RESIZER", "PIL")
+        yield

@@ -22,6 +22,8 @@ from wcl.data.decode import (
 )
 from wcl.data.planes import Picture
 
+pytestmark = pytest.mark.usefixtures("pil_resizes")
+
 _BILINEAR = Image.Resampling.BILINEAR
 _ORIENTATION = 0x0112
 

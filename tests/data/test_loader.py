@@ -82,12 +82,13 @@ def test_the_number_of_workers_changes_nothing(num_workers: int, tmp_path: Path)
             assert torch.equal(a.views[0], b.views[0])
 
 
+@pytest.mark.usefixtures("pil_resizes")
 def test_photos_are_cut_where_the_draws_say(tmp_path: Path) -> None:
     """Against PIL's own crop and resize of the box that (seed, epoch, image, view) determine."""
     source = open_source(str(photo_folder(tmp_path / "data")))
     plain = AugmentConfig(flip=0, jitter=0, grayscale=0, blur=0, mean=(0, 0, 0), std=(1, 1, 1))
     maker = ViewMaker(plain, 24)
-    batch = next(iter(Loader(source, 4, 7, CPU, num_workers=1).epoch(2, [ViewSpec(maker, 2)])))
+    batch = next(iter(Loader(source, 4, 7, CPU, num_workers=0).epoch(2, [ViewSpec(maker, 2)])))
     for row, index in enumerate(batch.index.tolist()):
         image = decoded(source.image(index))
         assert isinstance(image, Image.Image)
@@ -175,13 +176,14 @@ def test_a_small_crop_in_memory_is_what_its_draws_make_of_its_origin(neighbors: 
             torch.testing.assert_close(found, expected[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("pil_resizes")
 @pytest.mark.parametrize("neighbors", [False, True])
 def test_a_small_crop_of_a_photo_is_pils_of_its_origin(neighbors: bool, tmp_path: Path) -> None:
     source = open_source(str(photo_folder(tmp_path / "data")))
     table = some_origins(len(source), 3)
     maker = ViewMaker(dataclasses.replace(PLAIN, scale=(0.1, 0.4)), 16)
     specs = [ViewSpec(ViewMaker(PLAIN, 24), 2), ViewSpec(maker, 3, table if neighbors else None)]
-    batch = next(Loader(source, 8, 7, CPU, num_workers=1).epoch(2, specs))
+    batch = next(Loader(source, 8, 7, CPU, num_workers=0).epoch(2, specs))
     for row, index in enumerate(batch.index.tolist()):
         for k in range(3):
             image = decoded(source.image(int(table[index, k]) if neighbors else index))

@@ -18,6 +18,8 @@ from wcl.data import Source, open_source
 from wcl.data.photo_views import Crops, NeighborPhotos, PhotoViews, Task
 from wcl.ops.randomness import Draws
 
+pytestmark = pytest.mark.usefixtures("pil_resizes")
+
 SEED, EPOCH = 3, 5
 VIEWS = ViewMaker(AugmentConfig(), 24)
 SMALL = ViewMaker(AugmentConfig(scale=(0.1, 0.3)), 16)

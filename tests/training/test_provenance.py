@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from images import flat_folder
+from images import flat_folder, photo_folder
 from runs import photo_run, stopped_after, tiny_run
 from wcl import __version__
 from wcl.cli import run_command
-from wcl.training.provenance import add_session, current_session, read_sessions
+from wcl.training import setup
+from wcl.training.provenance import add_session, current_session, read_sessions, resizer_before
 
 WORDS = ["--limit", "128", "--batch_size", "32", "--epochs", "1", "--log.tensorboard=false"]
 WORDS += ["--model.head_hidden_dim=32", "--model.head_out_dim=16", "--threads", "1"]
@@ -38,6 +39,7 @@ def test_a_run_says_how_it_was_made_and_not_where_or_by_whom(
     assert session.versions["wcl"] == __version__
     assert session.versions["torch"] == torch.__version__
     assert session.versions["Python"] == ".".join(map(str, sys.version_info[:3]))
+    assert "resize" not in session.machine  # digits are not resized by worker processes
     assert session.machine["device"] == "cpu" and int(session.machine["cores"]) >= 1
     text = (out / "provenance.json").read_text()
     for name in (str(tmp_path), socket.gethostname(), getpass.getuser()):
@@ -80,6 +82,33 @@ def test_every_session_is_added_and_a_finished_run_has_no_more(
         sessions = read_sessions(run / "provenance.json")
         assert [(one.step, one.recipe) for one in sessions] == [(0, "digits"), (3, "")]
     assert sessions[1].command == f"wcl pretrain --resume --out={run}"
+
+
+@pytest.mark.parametrize(("before", "now"), [("PIL", "torch"), ("torch", "PIL"), ("PIL", "PIL")])
+def test_a_resumed_run_logs_if_its_photos_are_resized_in_another_way(
+    before: str,
+    now: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    photos, run = photo_folder(tmp_path / "photos", each=8), tmp_path / "run"
+    monkeypatch.setattr(setup, "RESIZER", before)
+    with stopped_after(1, monkeypatch):
+        photo_run(photos, run, epochs=1, num_workers=0)
+    monkeypatch.setattr(setup, "RESIZER", now)
+    capsys.readouterr()
+    assert from_shell(["pretrain", "--resume", f"--out={run}"], monkeypatch) == 0
+    sessions = read_sessions(run / "provenance.json")
+    assert [one.machine["resize"] for one in sessions] == [before, now]
+    assert (f"{now} resizes photos" in capsys.readouterr().err) == (before != now)
+
+
+def test_sessions_that_do_not_name_what_resizes_photos_used_pil(tmp_path: Path) -> None:
+    path = tmp_path / "provenance.json"
+    assert resizer_before(path) == ""
+    add_session(path, current_session("folder", 0, "cpu", 1), resumed=False)
+    assert resizer_before(path) == "PIL"
 
 
 def test_what_is_left_of_another_run_is_not_this_ones(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
 from torch import Tensor
 
-from wcl.data.decode import EXIF_ORIENTATION, byte_tensor, decoded, upright_size
+from wcl.data.decode import EXIF_ORIENTATION, decoded, upright_size
 from wcl.data.levels import Levels
 from wcl.data.planes import Picture
+from wcl.data.resize import resized
 from wcl.ops.randomness import Integers
 
 _ROWS_REVERSED, _COLUMNS_REVERSED = (3, 4, 7, 8), (2, 3, 6, 7)
@@ -96,4 +96,4 @@ def _cut(whole: Picture, left: float, top: float, right: float, bottom: float, s
     x, y = math.floor(left), math.floor(top)
     crop = whole.crop((x, y, math.ceil(right), math.ceil(bottom)))
     box = (left - x, top - y, right - x, bottom - y)
-    return byte_tensor(crop.resize((size, size), Image.Resampling.BILINEAR, box))
+    return resized(crop, size, box)

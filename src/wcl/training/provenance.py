@@ -52,6 +52,7 @@ def current_session(
     processes: int,
     weights: dict[str, str] | None = None,
     extension: str = "",
+    resizer: str = "",
 ) -> Session:
     """Return the entry of a run that starts or resumes now."""
     arguments = _command_line()
@@ -60,6 +61,8 @@ def current_session(
     machine = hardware() | {"device": device}
     if processes > 1:
         machine["processes"] = str(processes)
+    if resizer:
+        machine["resize"] = resizer
     return Session(
         began=datetime.now(UTC).isoformat(timespec="seconds"),
         step=step,
@@ -88,6 +91,15 @@ def read_sessions(path: Path) -> list[Session]:
         return [Session(**values) for values in json.loads(path.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError):
         return []
+
+
+def resizer_before(path: Path) -> str:
+    """Return what resized photos in the last session of the file; empty if it has none.
+
+    Versions that did not record it used PIL.
+    """
+    sessions = read_sessions(path)
+    return sessions[-1].machine.get("resize", "PIL") if sessions else ""
 
 
 def versions() -> dict[str, str]:

@@ -14,6 +14,7 @@ from wcl.augment import normalization
 from wcl.config import PretrainConfig, flat
 from wcl.config.run_config import change_config, read_config, write_config
 from wcl.data import (
+    ArraySource,
     Source,
     describe_left_out,
     first_classes,
@@ -23,6 +24,7 @@ from wcl.data import (
     with_format,
 )
 from wcl.data.loader import Loader
+from wcl.data.resize import RESIZER
 from wcl.data.views import ViewSpec
 from wcl.distributed.sharding import BatchSharding
 from wcl.distributed.world import World
@@ -39,7 +41,7 @@ from wcl.system.run_folder import RunFolder
 from wcl.training.callback import Callback
 from wcl.training.checkpoint import check_same_settings, load_checkpoint
 from wcl.training.levels import with_measured_levels, with_recorded_levels
-from wcl.training.provenance import add_session, current_session
+from wcl.training.provenance import add_session, current_session, resizer_before
 from wcl.training.schedule import (
     Schedule,
     describe_extension,
@@ -282,6 +284,14 @@ def record_provenance(
     if world.is_rank_zero and (step < setup.total_steps or setup.extension):
         described = setup.encoder.description
         weights = {"name": described.weights, "sha256": described.weights_sha256}
+        resizer = "" if isinstance(setup.source, ArraySource) else RESIZER
+        before = resizer_before(setup.folder.provenance) if resume else ""
+        if resizer and before and resizer != before:
+            log(
+                f"{setup.folder.path}: {resizer} resizes photos on this machine, {before} did "
+                "before; some bytes differ by 1, so the weights will not be those of a run that "
+                "was never stopped"
+            )
         started = current_session(
             recipe,
             step,
@@ -289,6 +299,7 @@ def record_provenance(
             world.size,
             weights if described.weights else {},
             setup.extension,
+            resizer,
         )
         with setup.folder.locked():  # of two processes that resume a run at once, one is refused
             if resume:
