@@ -30,6 +30,7 @@ BENCHMARKS = {
     "crops": Benchmark(5, "a WCL step with small crops against a SimCLR step"),
     "knn": Benchmark(9, "exact and approximate neighbor search against faiss"),
     "eval": Benchmark(3, "the fast linear probe against the paper's"),
+    "photos": Benchmark(9, "decoding photos and cutting views with PIL and with alternatives"),
     "peers": Benchmark(5, "training, embedding and augmentation against lightly"),
     "scale": Benchmark(5, "memory, time and communication of large batches"),
     "growth": Benchmark(3, "time and memory by batch, image size, images and processes"),

@@ -3,14 +3,17 @@
 import json
 import math
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from benchmarks import arithmetic, augment, crops, eval, knn, maps, micro_batch, scale, step  # noqa: A004
+from benchmarks import arithmetic, augment, crops, eval, knn, maps, micro_batch, photos, scale, step  # noqa: A004
 from benchmarks.__main__ import BENCHMARKS, main
 from wcl.config import ModelConfig
+from wcl.paper.synthetic import write_photos
 from wcl.system import machine
 
 
@@ -77,6 +80,30 @@ def test_without_lightly_peers_have_no_figures(
     monkeypatch.setitem(sys.modules, "lightly", None)  # an import fails
     found = figures("peers", capsys)
     assert "train_over_lightly" in found and {*found.values()} == {None}
+
+
+def test_the_way_of_photos_is_measured_under_its_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"_PHOTOS": 2, "_LARGE_PHOTOS": 1, "_LARGE": (800, 600)}.items():
+        monkeypatch.setattr(photos, name, value)
+    found = figures("photos", capsys)
+    assert {"decode_simplejpeg_over_pil", "decode_large_simplejpeg_over_pil"} <= found.keys()
+    for name in ("views", "folder_views", "large_views"):
+        assert found[f"{name}_torch_over_pil"] > 0
+
+
+@pytest.mark.parametrize("reduction", [1, 2])
+def test_the_decoders_that_are_compared_give_the_same_pixels(
+    reduction: int, tmp_path: Path
+) -> None:
+    decode = photos.simplejpeg_decoder()
+    if decode is None:
+        pytest.skip("needs simplejpeg")
+    write_photos(tmp_path, 2)
+    for path in tmp_path.iterdir():
+        file = path.read_bytes()
+        assert np.array_equal(photos.by_pil(file, reduction), decode(file, reduction))
 
 
 def test_augmentation_is_measured_under_its_names(
