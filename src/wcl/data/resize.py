@@ -1,8 +1,8 @@
 """Resize crops with torch where it is faster than PIL.
 
 Both filter bilinearly with antialiasing and compute with integers, but torch rounds the filter to
-15 bits: a few percent of the bytes differ by one, very few by two. The result of torch is the same
-on every CPU; without AVX2 it takes longer than that of PIL.
+15 bits: a few percent of the bytes differ by one, very few by two. torch gives the same bytes
+whatever the CPU's vector instructions, but without AVX2 it is slower than PIL.
 """
 
 import numpy as np
