@@ -2,10 +2,11 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +15,8 @@ from rich.table import Table
 class Benchmark(NamedTuple):
     """A module of this folder, with a function `measure(rounds)`.
 
-    It may also have `draw(figures, folder)` to write plots, and `table(figures)`.
+    It may also have `draw(figures, folder)` to write plots, `table(figures)`, and
+    `add_arguments(parser)` for arguments of its own, which `measure` receives by name.
     """
 
     rounds: int
@@ -31,7 +33,7 @@ BENCHMARKS = {
     "knn": Benchmark(9, "exact and approximate neighbor search against faiss"),
     "eval": Benchmark(3, "the fast linear probe against the paper's"),
     "photos": Benchmark(9, "decoding photos and cutting views with PIL and with alternatives"),
-    "peers": Benchmark(5, "training, embedding and augmentation against lightly"),
+    "peers": Benchmark(5, "training, embedding and augmentation against lightly, and a race"),
     "scale": Benchmark(5, "memory, time and communication of large batches"),
     "growth": Benchmark(3, "time and memory by batch, image size, images and processes"),
 }
@@ -44,28 +46,40 @@ def main(arguments: list[str] | None = None) -> None:
         description="Measure speed as ratios of alternatives timed in turn in one run.",
         epilog=_listing(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,  # until the arguments of the benchmark are known
     )
     parser.add_argument("name", nargs="?", choices=BENCHMARKS, metavar="NAME")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--rounds", type=_positive, help="timings of each alternative")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where growth writes its plots")
     parser.add_argument("--threads", type=_positive, help="CPU threads; by default torch decides")
-    given = parser.parse_args(arguments)
-    if given.name is None:
+    common = vars(parser.parse_known_args(arguments)[0])
+    parser.add_argument("-h", "--help", action="help", help="show this message and exit")
+    name = common["name"]
+    module: Any = import_module(f"benchmarks.{name}") if name else None
+    draw = getattr(module, "draw", None)
+    if draw:
+        parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write plots")
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(parser)
+    given = vars(parser.parse_args(arguments))
+    if module is None:
         print(_listing())
         return
     from wcl.system import machine
+    from wcl.system.errors import InputError, RunError
 
     machine.keep_freed_memory()  # as a training process does
-    machine.use_threads(given.threads or 0)
-    module = import_module(f"benchmarks.{given.name}")
-    if given.out and not hasattr(module, "draw"):
-        parser.error(f"--out: {given.name} has no plots; leave it out")
-    figures: dict[str, float | None] = module.measure(given.rounds or BENCHMARKS[given.name].rounds)
-    if given.out:
-        module.draw(figures, given.out)
-    if given.json:
-        print(json.dumps({"bench": given.name, **figures}))
+    machine.use_threads(given["threads"] or 0)
+    own = {key: value for key, value in given.items() if key not in common}
+    folder = own.pop("out") if draw else None
+    try:
+        figures = module.measure(given["rounds"] or BENCHMARKS[name].rounds, **own)
+    except (InputError, RunError) as error:
+        sys.exit(f"benchmarks: {error}")
+    if draw and folder:
+        draw(figures, folder)
+    if given["json"]:
+        print(json.dumps({"bench": name, **figures}))
         return
     Console().print(getattr(module, "table", _table)(figures))
 
@@ -73,7 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _table(figures: Mapping[str, float | None]) -> Table:
     table = Table(show_header=False)
     for key, value in figures.items():
-        table.add_row(key, "not installed" if value is None else f"{value:.3g}")
+        table.add_row(key, "not measured" if value is None else f"{value:.3g}")
     return table
 
 

@@ -1,6 +1,7 @@
 """SimCLR and embedding as lightly's documentation writes them, to compare with."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,9 @@ class Pictures(Dataset[tuple[Any, int]]):
 class LightlySimCLR(nn.Module):
     """A backbone with lightly's projection head."""
 
-    def __init__(self, model: ModelConfig, size: int) -> None:
+    def __init__(self, backbone: nn.Module, model: ModelConfig) -> None:
         super().__init__()
-        self.backbone = with_convolutions(build_backbone(model, 3, size))
+        self.backbone = with_convolutions(backbone)
         features: Any = self.backbone.num_features
         self.head = SimCLRProjectionHead(features, model.head_hidden_dim, model.head_out_dim)
 
@@ -51,44 +52,79 @@ class LightlySimCLR(nn.Module):
         return z
 
 
-def training_epoch(
-    data: Pictures | Path, model: ModelConfig, size: int, batch_size: int, transform: Any
-) -> Callable[[], None]:
-    """Return a function that trains an epoch with the fastest number of workers.
+class LightlyTraining:
+    """SimCLR on images, with SGD.
 
     Args:
         data: images in memory, or a folder.
-        model, size, batch_size: as in a run of ours.
+        backbone: the network, whose convolutions become torch's.
+        model: what the network is, and the dimensions of the projection head.
+        batch_size: images per step.
         transform: one of lightly's, which returns two views.
     """
-    if isinstance(data, Path):
-        dataset = LightlyDataset(str(data), transform=transform)
-    else:
-        dataset = LightlyDataset.from_torch_dataset(data, transform=transform)
-    network = LightlySimCLR(model, size).train()
-    criterion = NTXentLoss(temperature=0.1)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
 
-    def epoch(loader: Iterable[Any]) -> None:
-        for (view1, view2), *_ in loader:
-            loss = criterion(network(view1), network(view2))
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+    def __init__(
+        self,
+        data: Pictures | Path,
+        backbone: nn.Module,
+        model: ModelConfig,
+        batch_size: int,
+        transform: Any,
+    ) -> None:
+        if isinstance(data, Path):
+            self._dataset = LightlyDataset(str(data), transform=transform)
+        else:
+            self._dataset = LightlyDataset.from_torch_dataset(data, transform=transform)
+        self._batch_size = batch_size
+        self._network = LightlySimCLR(backbone, model).train()
+        self._criterion = NTXentLoss(temperature=0.1)
+        self._optimizer = torch.optim.SGD(
+            self._network.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4
+        )
 
-    epochs = {}
-    for workers in _WORKERS:
-        loader = DataLoader(
-            dataset,
-            batch_size,
+    def loader(self, workers: int) -> Iterable[Any]:
+        """Return an iterable of the batches of an epoch, in another order each time."""
+        return DataLoader(
+            self._dataset,
+            self._batch_size,
             shuffle=True,
             drop_last=True,
             num_workers=workers,
             persistent_workers=workers > 0,
         )
-        epochs[str(workers)] = lambda loader=loader: epoch(loader)
-    seconds = medians(epochs, 2)
-    return epochs[min(seconds, key=seconds.__getitem__)]
+
+    def step(self, batch: Any) -> None:
+        """Take a training step."""
+        (view1, view2), *_ = batch
+        loss = self._criterion(self._network(view1), self._network(view2))
+        loss.backward()
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+
+    def set_lr(self, lr: float) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+
+    def epoch(self, workers: int) -> Callable[[], None]:
+        """Return a function that trains an epoch."""
+        loader = self.loader(workers)
+
+        def train() -> None:
+            for batch in loader:
+                self.step(batch)
+
+        return train
+
+    def fastest_workers(self) -> tuple[int, float]:
+        """Return the best number of workers, and the seconds of an epoch with it."""
+        return _fastest(self.epoch)
+
+
+def _fastest(with_workers: Callable[[int], Callable[[], object]]) -> tuple[int, float]:
+    """Return the number of workers with which a function is fastest, and its seconds."""
+    seconds = medians({str(workers): with_workers(workers) for workers in _WORKERS}, 2)
+    best = min(_WORKERS, key=lambda workers: seconds[str(workers)])
+    return best, seconds[str(best)]
 
 
 def embedding(folder: Path, model: ModelConfig, size: int) -> Callable[[], Tensor]:
@@ -109,9 +145,7 @@ def embedding(folder: Path, model: ModelConfig, size: int) -> Callable[[], Tenso
             loader = DataLoader(dataset, 64, num_workers=workers)
             return torch.cat([network(images) for images, *_ in loader])
 
-    calls = {workers: lambda workers=workers: embed(workers) for workers in _WORKERS}
-    seconds = medians({str(workers): call for workers, call in calls.items()}, 2)
-    return calls[min(_WORKERS, key=lambda workers: seconds[str(workers)])]
+    return partial(embed, _fastest(lambda workers: partial(embed, workers))[0])
 
 
 def photo_transform(size: int) -> Any:

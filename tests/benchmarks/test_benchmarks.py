@@ -10,9 +10,22 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import arithmetic, augment, crops, eval, knn, maps, micro_batch, photos, scale, step  # noqa: A004
+from benchmarks import (
+    arithmetic,
+    augment,
+    crops,
+    eval,  # noqa: A004
+    knn,
+    maps,
+    micro_batch,
+    peers,
+    photos,
+    scale,
+    step,
+)
 from benchmarks.__main__ import BENCHMARKS, main
-from wcl.config import ModelConfig
+from benchmarks.peer_training import Workload
+from wcl.config import AugmentConfig, ModelConfig
 from wcl.paper.synthetic import write_photos
 from wcl.system import machine
 
@@ -80,6 +93,27 @@ def test_without_lightly_peers_have_no_figures(
     monkeypatch.setitem(sys.modules, "lightly", None)  # an import fails
     found = figures("peers", capsys)
     assert "train_over_lightly" in found and {*found.values()} == {None}
+
+
+def test_peers_are_measured_under_their_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("lightly")
+    from benchmarks import lightly_simclr
+
+    model = ModelConfig(backbone="conv_tiny", head_hidden_dim=16)
+    augmentation = AugmentConfig()
+    monkeypatch.setattr(peers, "_SMALL", Workload(model, 8, 32, 4, augmentation))
+    monkeypatch.setattr(peers, "_PHOTOS", Workload(model, 4, 64, 2, augmentation))
+    monkeypatch.setattr(peers, "_AUGMENTED", 2)
+    monkeypatch.setattr(lightly_simclr, "_WORKERS", (0,))
+    monkeypatch.setattr(peers, "peak_memory", lambda *given: {"ours": 1.0, "lightly": 2.0})
+    found = figures("peers", capsys)
+    assert found.pop("knn_points_over_lightly") is None  # without --data
+    assert found["train_memory_over_lightly"] == found["train_photos_memory_over_lightly"] == 0.5
+    names = ("train", "train_photos", "embed", "augment_photos")
+    assert {f"{name}_over_lightly" for name in names} <= found.keys()
+    assert min(found.values()) > 0
 
 
 def test_the_way_of_photos_is_measured_under_its_names(
