@@ -1,6 +1,5 @@
 """Our side of a race: `wcl pretrain` with a recipe."""
 
-import json
 from typing import Any
 
 from benchmarks.race.job import Job
@@ -8,6 +7,7 @@ from benchmarks.race.snapshots import Snapshots
 from wcl.apps.pretrain import run
 from wcl.config import PretrainConfig
 from wcl.config.layering import settings
+from wcl.config.run_config import read_config
 from wcl.data import Source
 from wcl.methods import method_settings
 from wcl.models.encoder import load
@@ -18,34 +18,23 @@ from wcl.training.setup import TrainingSetup
 
 
 def train(job: Job) -> dict[str, Any]:
-    """Train until the deadline and leave snapshots; return facts about the training.
+    """Train for the time of the job and leave snapshots; return facts about the training.
 
     The clock starts after the imports, before images are read.
     """
     machine.keep_freed_memory()
-    ends = _ends_after(job)
     snapshots = Snapshots(job.folder / "snapshots")
-    config = run_config(job, out=str(job.folder / "run"), **ends)
+    config = run_config(job, out=str(job.folder / "run"), minutes=job.minutes)
     if not run(config, recipe=job.recipe, quiet=True, callbacks=(_Snapshots(snapshots),)):
         raise KeyboardInterrupt
     snapshots.take(load(config.out))
-    return ends
+    return {"epochs": read_config(RunFolder(config.out).config)["epochs"]}
 
 
 def run_config(job: Job, **changes: Any) -> PretrainConfig:
     """Return the settings of a run."""
     given = {"data": job.images, "seed": job.seed, "limit": 0, **changes}
     return settings(job.recipe, given, method_settings, input_of=input_settings)
-
-
-def _ends_after(job: Job) -> dict[str, Any]:
-    """Return settings with which a run ends at the deadline, as far as one epoch shows."""
-    trial = run_config(job, out=str(job.folder / "trial"), epochs=1)
-    if not run(trial, recipe=job.recipe, quiet=True):
-        raise KeyboardInterrupt
-    lines = RunFolder(trial.out).metrics.read_text(encoding="utf-8").splitlines()
-    seconds = next(line["seconds"] for line in map(json.loads, lines) if line["kind"] == "epoch")
-    return {"epochs": max(1, int(60 * job.minutes / seconds))}
 
 
 class _Snapshots:

@@ -112,7 +112,7 @@ def test_the_images_of_a_race_are_some_of_the_training_split_and_the_test_split(
 
 
 def job(out: Path, side: Any) -> Job:
-    made = Job(out, side, 0, "cifar10-cpu", 0.001)
+    made = Job(out, side, 0, "cifar10-cpu", 0.05)
     write_images("digits", 256, out / "images")
     return made
 
