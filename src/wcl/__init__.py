@@ -9,7 +9,7 @@ until it is used.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from wcl.system import torchvision_import
+from wcl.system import lightning_import, torchvision_import
 from wcl.system.errors import naming_arguments
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ _FUNCTIONS = {
 _MODULES = {"losses": "wcl.ops.losses", "errors": "wcl.system.errors"}
 
 torchvision_import.install()
+lightning_import.install()
 
 
 def __getattr__(name: str) -> Any:
