@@ -1,12 +1,33 @@
 """Optimizers, their parameter groups, and the learning-rate schedule."""
 
 import math
+from inspect import unwrap
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from wcl.config import OptimConfig
+
+
+class _NeverCompiled(Optimizer):
+    """An optimizer without the wrappers that keep torch's compiler from optimizers.
+
+    Their first call imports the compiler, which takes as long as importing torch.
+    """
+
+    add_param_group = unwrap(Optimizer.add_param_group)
+    state_dict = unwrap(Optimizer.state_dict)
+    load_state_dict = unwrap(Optimizer.load_state_dict)
+    zero_grad = unwrap(Optimizer.zero_grad)
+
+
+class _SGD(_NeverCompiled, torch.optim.SGD):
+    step = torch.no_grad()(unwrap(torch.optim.SGD.step))
+
+
+class _AdamW(_NeverCompiled, torch.optim.AdamW):
+    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
@@ -33,8 +54,8 @@ def build_optimizer(model: nn.Module, config: OptimConfig, lr: float) -> Optimiz
         lars: Optimizer = Lars(groups, lr=lr, momentum=config.momentum, trust_coeff=0.001)
         return lars
     if config.name == "sgd":
-        return torch.optim.SGD(groups, lr=lr, momentum=config.momentum)
-    return torch.optim.AdamW(groups, lr=lr)
+        return _SGD(groups, lr=lr, momentum=config.momentum)
+    return _AdamW(groups, lr=lr)
 
 
 def peak_lr(config: OptimConfig, batch_size: int) -> float:
