@@ -79,9 +79,8 @@ class _Probe:
         at_once = sharding.local_micro_size
         count = min(_FIRST_IMAGES, at_once)
         found = self._network(count)
-        if found is not None and timed:
-            more = min(at_once, int(count * _SECONDS / found.seconds))
-            found = self._network(more) if more > count else found
+        if found is not None and timed:  # again, since the first pass prepares the kernels
+            found = self._network(max(count, min(at_once, int(count * _SECONDS / found.seconds))))
         if found is None:
             return None
         rows = min(batch_size, _LOSS_IMAGES)
@@ -125,8 +124,8 @@ class _Probe:
             with torch.no_grad():
                 targets = self._embed(views, "targets")
             out = self._embed(views, "embed")
-        trained = [values for values in out.values() if values.requires_grad]
-        torch.autograd.backward(trained, [torch.ones_like(values) for values in trained])
+        # Of a scalar: a gradient of ones makes torch import sympy, here within the measured time.
+        torch.stack([values.sum() for values in out.values() if values.requires_grad]).sum().backward()
         self._synchronize()
         return _NetworkCost(
             kept.nbytes(besides=KeptTensors(weights_of(self._method))) / images,
