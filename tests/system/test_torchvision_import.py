@@ -56,16 +56,16 @@ def test_importing_wcl_imports_neither_torch_nor_torchvision() -> None:
     assert (ran.stdout.strip(), ran.returncode) == ("[]", 0), ran.stderr
 
 
-def test_installing_twice_adds_one_finder() -> None:
+def test_installing_twice_adds_one_finder_for_each_package() -> None:
     ran = python(
         "import sys\n"
         "before = len(sys.meta_path)\n"
         "import wcl\n"
         "wcl.system.torchvision_import.install()\n"
-        "wcl.system.torchvision_import.install()\n"
+        "wcl.system.lightning_import.install()\n"
         "print(len(sys.meta_path) - before)"
     )
-    assert (ran.stdout.strip(), ran.returncode) == ("1", 0), ran.stderr
+    assert (ran.stdout.strip(), ran.returncode) == ("2", 0), ran.stderr
 
 
 def test_a_failure_of_another_kind_passes_through(tmp_path: Path) -> None:

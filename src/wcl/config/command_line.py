@@ -108,8 +108,10 @@ def parse(
     Raises:
         InputError: an argument is unknown or missing, or has an impossible value.
     """
-    from wcl.config.parser import CommandParser, construct
+    from wcl.config.parser import CommandParser, construct, read_help
 
+    if _asks_for_help(words):
+        read_help()
     names = [argument.removeprefix("--") for argument in arguments]
     parser = CommandParser(usage, options, skip=names)
     for argument in arguments:
@@ -133,6 +135,7 @@ def parse_run(
     if a recipe or `--method` is named: its module takes seconds to import.
     """
     from wcl.config.layering import settings_parser
+    from wcl.config.parser import read_help
 
     def parser(method_settings: type | None = None) -> "CommandParser":
         parser = settings_parser(options, method_settings, usage)
@@ -145,7 +148,8 @@ def parse_run(
             parser.add_argument(argument, **_ARGUMENTS[argument])
         return parser
 
-    if {"-h", "--help"} & {*words}:
+    if _asks_for_help(words):
+        read_help()
         recipe, method = _recipe_and_method(words, "source" in arguments)
         values = read_recipe(recipe) if recipe else {}
         method = method or values.get("method", options.method if recipe else "")
@@ -164,6 +168,10 @@ def parse_run(
     if recipe:
         recipe_file(recipe)  # raises if there is none: before its name is taken for anything else
     return RunSettings(recipe, files or [], given, resume)
+
+
+def _asks_for_help(words: list[str]) -> bool:
+    return bool({"-h", "--help"} & {*words})
 
 
 def _recipe_and_method(words: list[str], has_source: bool) -> tuple[str, str]:

@@ -17,8 +17,6 @@ from wcl.system.errors import InputError
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-set_parsing_settings(docstring_parse_attribute_docstrings=True)
-
 T = TypeVar("T", bound="DataclassInstance")
 _TYPES = {
     "a <class 'int'>": "a whole number",
@@ -52,6 +50,11 @@ class _HelpFormatter(DefaultHelpFormatter):
     def _format_action(self, action: Action) -> str:
         is_whole_group = action.help == "Path to a configuration file."
         return "" if is_whole_group else super()._format_action(action)
+
+
+def read_help() -> None:
+    """Let parsers read their help from the docstrings of settings, which only --help shows."""
+    set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
 
 class CommandParser(ArgumentParser):

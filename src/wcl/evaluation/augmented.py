@@ -2,6 +2,8 @@
 
 import dataclasses
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -35,11 +37,16 @@ def run_settings(encoder: Encoder) -> PretrainConfig:
     """
     file = RunFolder(encoder.home).config if encoder.home else None
     if file is not None and file.is_file():
-        return settings("", {}, method_settings, files=[file])
+        return _read_settings(file, file.stat().st_mtime_ns)
     described = encoder.description
     augment = AugmentConfig(scale=described.scale, flip=described.flip)
     augment.mean, augment.std = described.mean, described.std
     return PretrainConfig(method="simclr", loss=method_settings("simclr")(), augment=augment)
+
+
+@lru_cache(maxsize=1)  # the parts of an evaluation ask for the same
+def _read_settings(file: Path, modified: int) -> PretrainConfig:
+    return settings("", {}, method_settings, files=[file])
 
 
 @torch.no_grad()

@@ -26,7 +26,7 @@ from wcl.models.encoder import Encoder
 from wcl.ops.randomness import seed_of
 from wcl.system.errors import RunError
 from wcl.system.progress import track
-from wcl.training.optimizers import lr_at, set_lr
+from wcl.training.optimizers import SGD, lr_at, set_lr
 
 HAS_REFERENCES = True
 _REFERENCE_FACTORS = (1, 10, 100)  # of the learning rate
@@ -123,7 +123,7 @@ def fit(
     """
     layers = [untrained_layer(shape, seed).to(device) for _ in peaks]
     optimizers = [
-        torch.optim.SGD(layer.parameters(), lr=peak, momentum=0.9, nesterov=nesterov)
+        SGD(layer.parameters(), lr=peak, momentum=0.9, nesterov=nesterov)
         for layer, peak in zip(layers, peaks, strict=True)
     ]
     step, total = 0, steps * epochs

@@ -22,7 +22,7 @@ from wcl.models.encoder import Encoder
 from wcl.ops.randomness import seed_of
 from wcl.system.errors import InputError, RunError
 from wcl.system.progress import track
-from wcl.training.optimizers import lr_at
+from wcl.training.optimizers import SGD, lr_at
 
 Objective = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From views (n, C, H, W), the network's outputs (n, classes) and the rows (n,) of their images in
@@ -117,7 +117,7 @@ def fit(
         RunError: the network diverged.
     """
     total = epochs * loader.steps_per_epoch
-    optimizer = torch.optim.SGD(
+    optimizer = SGD(
         [
             {"params": part.parameters(), "peak": lr * loader.batch_size / 256}
             for part, lr in zip(network, lrs, strict=True)

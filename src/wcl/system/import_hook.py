@@ -1,4 +1,4 @@
-"""Hooks on the import of a package that is not ours, so that no other module has to know of them."""
+"""Hooks on the import of packages that are not ours; no other module has to know of them."""
 
 import importlib.abc
 import importlib.machinery

@@ -22,11 +22,15 @@ class _NeverCompiled(Optimizer):
     zero_grad = unwrap(Optimizer.zero_grad)
 
 
-class _SGD(_NeverCompiled, torch.optim.SGD):
+class SGD(_NeverCompiled, torch.optim.SGD):
+    """torch.optim.SGD without the compiler."""
+
     step = torch.no_grad()(unwrap(torch.optim.SGD.step))
 
 
-class _AdamW(_NeverCompiled, torch.optim.AdamW):
+class AdamW(_NeverCompiled, torch.optim.AdamW):
+    """torch.optim.AdamW without the compiler."""
+
     step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
 
 
@@ -54,8 +58,8 @@ def build_optimizer(model: nn.Module, config: OptimConfig, lr: float) -> Optimiz
         lars: Optimizer = Lars(groups, lr=lr, momentum=config.momentum, trust_coeff=0.001)
         return lars
     if config.name == "sgd":
-        return _SGD(groups, lr=lr, momentum=config.momentum)
-    return _AdamW(groups, lr=lr)
+        return SGD(groups, lr=lr, momentum=config.momentum)
+    return AdamW(groups, lr=lr)
 
 
 def peak_lr(config: OptimConfig, batch_size: int) -> float:

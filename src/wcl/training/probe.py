@@ -124,8 +124,9 @@ class _Probe:
             with torch.no_grad():
                 targets = self._embed(views, "targets")
             out = self._embed(views, "embed")
-        # Of a scalar: a gradient of ones makes torch import sympy, here within the measured time.
-        torch.stack([values.sum() for values in out.values() if values.requires_grad]).sum().backward()
+        trained = [values.sum() for values in out.values() if values.requires_grad]
+        # Of a scalar: given a gradient, torch imports sympy, which would count as computing.
+        torch.stack(trained).sum().backward()
         self._synchronize()
         return _NetworkCost(
             kept.nbytes(besides=KeptTensors(weights_of(self._method))) / images,
