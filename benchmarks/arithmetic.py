@@ -1,7 +1,9 @@
 """How far the forward and backward passes of networks are from the arithmetic limit of this CPU.
 
-The limit is the rate of a large product of square matrices, and FLOPs are those of convolutions and
-matrix products; what else a network does (batch norm, activations) counts as lost time.
+The limit is the rate of a large product of square matrices or of a large 3×3 convolution, whichever
+is higher: other libraries compute them, and on AMD's CPUs that of products is the slower one. FLOPs
+are those of convolutions and matrix products; what else a network does (batch norm, activations)
+counts as lost time.
 """
 
 from collections.abc import Callable
@@ -28,8 +30,11 @@ _NETWORKS = {
 def measure(rounds: int) -> dict[str, float]:
     """Return the share of the limit that each network reaches, and what bfloat16 gains."""
     side = torch.randn(_SIDE, _SIDE)
+    convolution = nn.Conv2d(_SIDE // 8, _SIDE // 8, 3, bias=False).requires_grad_(False)
+    maps = torch.randn(16, _SIDE // 8, 34, 34).contiguous(memory_format=torch.channels_last)
     calls: dict[str, Callable[[], Any]] = {
         "product": partial(torch.mm, side, side),
+        "convolution": partial(convolution.to(memory_format=torch.channels_last), maps),  # type: ignore[call-overload]
         "product_bfloat16": partial(torch.mm, side.bfloat16(), side.bfloat16()),
     }
     flops = {}
@@ -41,8 +46,13 @@ def measure(rounds: int) -> dict[str, float]:
         calls[name] = partial(_forward_and_backward, network, views, False)
         calls[f"{name}_bfloat16"] = partial(_forward_and_backward, network, views, True)
     seconds = medians(calls, rounds)
-    limit = 2 * _SIDE**3 / seconds["product"]
-    figures = {"product_bfloat16_over_float32": seconds["product"] / seconds["product_bfloat16"]}
+    rates = {
+        "product": 2 * _SIDE**3 / seconds["product"],
+        "convolution": _forward_flops(convolution, maps) / seconds["convolution"],
+    }
+    limit = max(rates.values())
+    figures = {f"{name}_of_limit": rate / limit for name, rate in rates.items()}
+    figures["product_bfloat16_over_float32"] = seconds["product"] / seconds["product_bfloat16"]
     for name in _NETWORKS:
         figures[f"{name}_of_limit"] = flops[name] / seconds[name] / limit
         figures[f"{name}_bfloat16_over_float32"] = seconds[name] / seconds[f"{name}_bfloat16"]

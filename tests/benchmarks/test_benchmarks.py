@@ -72,6 +72,7 @@ def test_networks_are_compared_with_the_arithmetic_limit(
     monkeypatch.setattr(arithmetic, "_NETWORKS", only)
     found = figures("arithmetic", capsys)
     assert {"conv_tiny_of_limit", "conv_tiny_bfloat16_over_float32"} <= found.keys()
+    assert max(found["product_of_limit"], found["convolution_of_limit"]) == 1
     assert min(found.values()) > 0
 
 
