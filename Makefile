@@ -25,7 +25,7 @@ soak: .venv/.dev
 	$(PYTEST) --dist load --maxschedchunk 1 -m soak
 
 bench: .venv/.bench
-	@for name in augment labels step maps arithmetic crops knn eval photos peers scale growth; do \
+	@for name in augment labels step maps arithmetic crops knn eval startup photos peers scale growth; do \
 	  echo "$$name:" && $(BIN)/python -m benchmarks $$name || exit 1; done
 
 # Broken links and references fail.

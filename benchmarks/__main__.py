@@ -24,6 +24,7 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = {
+    "startup": Benchmark(5, "start of commands, as multiples of importing torch"),
     "augment": Benchmark(15, "augmentation against torchvision's and kornia's"),
     "labels": Benchmark(15, "weak labels against a matrix product, and against SciPy"),
     "step": Benchmark(5, "a WCL step against a SimCLR step, and the cost of loading images"),
