@@ -11,7 +11,15 @@ from torch import Tensor, nn
 from wcl.config import ModelConfig, OptimConfig
 from wcl.models.description import Description
 from wcl.models.encoder import Encoder
-from wcl.training.optimizers import build_optimizer, lr_at, parameter_groups, peak_lr, set_lr
+from wcl.training.optimizers import (
+    SGD,
+    AdamW,
+    build_optimizer,
+    lr_at,
+    parameter_groups,
+    peak_lr,
+    set_lr,
+)
 
 
 def tensors(group: dict[str, object]) -> list[Tensor]:
@@ -122,6 +130,29 @@ def test_the_first_step_of_adamw_decays_weights_and_spares_biases() -> None:
         model.weight.detach(), weight * (1 - 0.01 * 0.5) - moved[0], rtol=1e-6, atol=1e-8
     )
     torch.testing.assert_close(model.bias.detach(), bias - moved[1], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW"])
+def test_optimizers_are_those_of_torch_bit_by_bit_also_after_loading_their_state(name: str) -> None:
+    options = {"momentum": 0.9} if name == "SGD" else {"weight_decay": 0.1}
+    trained = []
+    for optimizer_class in ({"SGD": SGD, "AdamW": AdamW}[name], getattr(torch.optim, name)):
+        torch.manual_seed(0)
+        model = nn.Linear(5, 4)
+        optimizer = optimizer_class(model.parameters(), lr=0.1, **options)
+        for step in range(4):
+            if step == 2:
+                state = optimizer.state_dict()
+                optimizer = optimizer_class(model.parameters(), lr=0.3, **options)
+                optimizer.load_state_dict(state)
+            optimizer.zero_grad()
+            assert model.weight.grad is None
+            model.weight.grad, model.bias.grad = gradients(step, model)
+            optimizer.step()
+        assert not optimizer.param_groups[0]["differentiable"]
+        trained.append(model)
+    assert trained[0].weight.equal(trained[1].weight)
+    assert trained[0].bias.equal(trained[1].bias)
 
 
 @pytest.mark.parametrize(

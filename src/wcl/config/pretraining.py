@@ -215,8 +215,8 @@ class PretrainConfig:
     """Minutes after which a process stops waiting for another and the run fails."""
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     """Precision of the network; losses are always computed in full precision. auto is bf16-mixed
-    where it is faster: on GPUs that have it, and on CPUs with AMX unless the network has depthwise
-    or grouped convolutions."""
+    where it is faster: on GPUs that have it, and on CPUs with AMX or AVX512-BF16 unless the network
+    has depthwise or grouped convolutions."""
     compile: bool = False
     """Compile the network with torch.compile."""
     threads: Threads = 0

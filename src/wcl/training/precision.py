@@ -24,7 +24,7 @@ def _has_fast_bfloat16(device: str, backbone: nn.Module) -> bool:
     """Return whether mixed precision with bfloat16 is faster than single precision.
 
     CPUs need instructions for it: AMX, or AVX512-BF16, with which oneDNN computes convolutions and
-    products. There, `python -m benchmarks arithmetic` found ResNets and plain convolutions 1.4 to
+    products. There, `python -m benchmarks arithmetic` found ResNets and plain convolutions 1.3 to
     2.2 times as fast, and a network of depthwise convolutions, which are no large matrix products,
     slower.
     """
