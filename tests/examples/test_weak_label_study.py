@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from built_methods import DIM, build, normal, whole
-from weak_label_study import MEASURES, Variant, show
+from wcl.neighbors import FeatureBank
+from weak_label_study import MEASURES, TrueNeighbors, Variant, show
 
 CLASSES = torch.tensor([0, 1, 2] * 3)
 
@@ -61,6 +63,28 @@ def test_with_all_negatives_it_is_soft_wcl() -> None:
     assert loss_of()["loss"] == pytest.approx(expected, rel=1e-6)
     found = loss_of(nce=0.3, soft=2.0)
     assert found["loss"] == pytest.approx(0.3 * found["nce"] + 2 * found["soft"], rel=1e-6)
+
+
+def test_together_one_image_of_the_class_is_enough() -> None:
+    settings: dict[str, Any] = {"queue_size": 20, "shares": "classes", "together": True}
+    method = build("weak_label_study:Variant", labels=CLASSES, **settings)
+    assert isinstance(method, Variant)
+    predicted = normal(3, 2, 9, 5).log_softmax(dim=2)
+    shares = torch.tensor([[0.5, 0, 0.5, 0, 0]] * 9, dtype=torch.float64)
+    expected = -(predicted[..., 0].exp() + predicted[..., 2].exp()).log()
+    torch.testing.assert_close(method.weak_loss(shares, predicted), expected)
+
+
+def test_true_neighbors_are_the_nearest_of_the_class() -> None:
+    method = build("weak_label_study:TrueNeighbors", labels=CLASSES)
+    assert isinstance(method, TrueNeighbors)
+    h = torch.nn.functional.normalize(normal(0, 9, 6), dim=1)
+    bank = FeatureBank(9, 6)
+    bank.store([np.arange(9)], h)
+    method.end_of_epoch(bank)
+    for i, neighbors in enumerate(bank.search(2).neighbors.tolist()):
+        of_class = [j for j in range(9) if CLASSES[j] == CLASSES[i] and j != i]
+        assert {*neighbors} == {*of_class}
 
 
 def test_images_of_the_class_are_no_negatives() -> None:

@@ -100,7 +100,7 @@ class SoftWCL(Method):
         shares = self.shares(t, itself, shard)
         v = F.normalize(out["phi"], dim=2)
         predicted = log_shares(v, self.queue.rows, itself, settings.temperature)
-        parts["soft"] = -(shares * predicted).sum() / (len(v) * len(shard))
+        parts["soft"] = self.weak_loss(shares, predicted).sum() / (len(v) * len(shard))
         self._new = shard.gather(t), shard.image_index
         nearest = shares.topk(min(_NEAREST, shares.shape[1]), dim=1).indices
         found = (predicted[:2].argmax(dim=2)[..., None] == nearest).any(dim=2)
@@ -116,6 +116,10 @@ class SoftWCL(Method):
     def shares(self, t: Tensor, itself: Tensor, shard: BatchShard) -> Tensor:
         """Return (n, K) the weak labels of the local images."""
         return weak_shares(t, self.queue.rows, itself, self.settings.teacher_temperature)
+
+    def weak_loss(self, shares: Tensor, predicted: Tensor) -> Tensor:
+        """Compute (views, n) losses from shares (n, K) and logarithms of shares (views, n, K)."""
+        return -(shares * predicted).sum(dim=2)
 
     def after_step(self, progress: float) -> None:
         ema_update(self.teacher, self.encoder, self.settings.momentum)
