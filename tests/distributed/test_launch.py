@@ -74,7 +74,7 @@ def assert_alike(one: Path, other: Path) -> None:
     assert len(lines) == len(others)
     for line, same in zip(lines, others, strict=True):
         assert line.keys() == same.keys()
-        exact = ("kind", "step", "epoch", "components", "largest_component", "purity")
+        exact = ("kind", "step", "epoch", "components", "largest_component", "agreement", "purity")
         assert [line[n] for n in exact if n in line] == [same[n] for n in exact if n in same]
         assert line["loss"] == pytest.approx(same["loss"], rel=1e-5)
 

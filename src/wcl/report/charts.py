@@ -39,6 +39,7 @@ METRICS = (
     Metric("collapsed", "Collapsed dimensions", "Hardly vary; over 50% is a collapse.", True),
     Metric("components", "Groups in a batch", "Typically about a quarter of the batch size."),
     Metric("largest_component", "Largest group", "Share of the batch; over 25% is too much.", True),
+    Metric("agreement", "Agreement", "Of the two views on weak labels; needs no labels.", True),
     Metric("purity", "Purity of groups", "Images of the main class of their group.", True),
     Metric("collision_rate", "Collisions", "Negative pairs that are of the same class.", True),
     Metric("positives", "Positives", "Other images that an image takes as positives."),

@@ -14,6 +14,7 @@ from wcl.distributed.sharding import BatchShard
 from wcl.distributed.world import World
 from wcl.methods import Losses
 from wcl.ops import diagnostics
+from wcl.ops.agreement import rand_index
 from wcl.system.errors import RunError
 from wcl.system.run_folder import RunFolder
 from wcl.training.metrics_file import MetricsFile
@@ -140,6 +141,8 @@ class Monitor:
             return {}
         weak_labels, labels = losses.weak_labels[0], self._source.labels
         metrics = diagnostics.weak_label_sizes(weak_labels)
+        if len(losses.weak_labels) == 2:
+            metrics["agreement"] = rand_index(*losses.weak_labels)
         if labels is not None:
             of_batch = labels[torch.from_numpy(shard.index)].to(weak_labels.device)
             classes = len(self._source.classes)
