@@ -55,7 +55,8 @@ def test_a_family_trains_on_crops_is_evaluated_at_another_size_and_opens_in_timm
             images = torch.randn(2, 3, size, size)
             features = encoder.backbone(images)
             assert features.shape == (2, encoder.feature_dim)
-            assert again(images).equal(features)
+            # Ours multiplies small maps by matrices, which rounds differently.
+            torch.testing.assert_close(again(images), features)
 
 
 def test_at_its_own_size_a_vit_computes_what_timm_does() -> None:
