@@ -39,7 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument("--images", type=int, default=20_000, help="training images; 0 for all")
     group.add_argument("--minutes", type=float, default=20, help="time of each training")
     group.add_argument("--seeds", type=int, default=3, help="trainings of each side")
-    group.add_argument("--recipe", default="cifar10-cpu-crops", help="recipe of our side")
+    group.add_argument("--recipe", default="cifar10-cpu-fast", help="recipe of our side")
     group.add_argument("--out", default="runs/peers", help="folder of the results")
 
 
