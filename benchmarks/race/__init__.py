@@ -7,6 +7,7 @@ augmentation. An interrupted race continues where it stopped: every finished run
 """
 
 import json
+import math
 import shutil
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from typing import Any
 
 from benchmarks.race.images import write_images
 from benchmarks.race.job import SIDES, Job
+from benchmarks.race.ours import run_config
 from benchmarks.race.results import final_mean, write_results
 from benchmarks.race.snapshots import snapshots_in
 from wcl.config import KnnConfig
@@ -59,11 +61,17 @@ def race(
     Raises:
         InputError: the folder holds another race, or there is nothing to race.
     """
-    if seeds < 1 or minutes <= 0 or images < 0:
-        raise InputError("--seeds, --minutes: must be above 0, and --images not below 0")
+    for name, value, least in (("seeds", seeds, 1), ("images", images, 0)):
+        if value < least:
+            raise InputError(f"--{name}: must be at least {least}, not {value}")
+    if not 0 < minutes < math.inf:
+        raise InputError(f"--minutes: must be a number above 0, not {minutes:g}")
     folder = Path(out).absolute()
-    _check_same_race(folder, {"data": data, "images": images, "minutes": minutes, "recipe": recipe})
+    described = {"data": data, "images": images, "minutes": minutes, "recipe": recipe}
+    _check_same_race(folder, described)
+    run_config(Job(folder, "ours", 0, recipe, minutes))  # fails if there is no such recipe
     write_images(data, images, folder / "images")
+    _cached(folder / "race.json", lambda: described)
     jobs = [Job(folder, side, seed, recipe, minutes) for seed in range(seeds) for side in SIDES]
     results = []
     for number, job in enumerate(jobs, 1):
@@ -74,9 +82,10 @@ def race(
     return {"knn_points_over_lightly": 100 * (ours - lightly)}
 
 
-def _check_same_race(folder: Path, settings: dict[str, Any]) -> None:
-    found = _cached(folder / "race.json", lambda: settings)
-    for name, value in settings.items():
+def _check_same_race(folder: Path, described: dict[str, Any]) -> None:
+    file = folder / "race.json"
+    found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else described
+    for name, value in described.items():
         if found[name] != value:
             raise InputError(
                 f"--{name}: {value}, but the race in {folder} has {found[name]}; choose another "

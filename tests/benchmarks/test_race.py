@@ -1,6 +1,7 @@
 """Races: what is trained, evaluated and continued."""
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -72,9 +73,18 @@ def test_another_race_needs_another_folder(tmp_path: Path, trainings: list[str])
         run_race(tmp_path, seeds=1, minutes=3)
 
 
-def test_a_race_without_trainings_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--seeds"):
-        run_race(tmp_path, seeds=0)
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("seeds", 0), ("images", -1), ("minutes", 0), ("minutes", math.nan), ("recipe", "none")],
+)
+def test_a_race_that_cannot_be_is_refused_and_leaves_no_trace(
+    setting: str, value: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "race"
+    given = {"images": 40, "minutes": 2, "seeds": 1, "recipe": "digits", setting: value}
+    with pytest.raises(InputError, match=setting):
+        race(data="digits", out=str(out), **given)
+    assert not out.exists()
 
 
 def test_accuracy_between_snapshots_is_linear() -> None:

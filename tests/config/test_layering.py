@@ -250,3 +250,18 @@ def test_epochs_and_minutes_at_once_are_refused() -> None:
     with pytest.raises(InputError, match=r"minutes.*epochs"):
         settings("digits", epochs=3, minutes=20)
     assert settings("digits", epochs=3, minutes=0).epochs == 3
+
+
+def test_a_time_needs_a_warmup_of_crops_that_fits_any_length() -> None:
+    crops: dict[str, Any] = {"crops__count": 2, "crops__size": 16, "crops__warmup": 2.0}
+    crops |= {"minutes": 20, "out": "x"}
+    with pytest.raises(InputError, match=r"crops.warmup.*fraction"):
+        check(settings("digits", **crops))
+    check(settings("digits", **{**crops, "crops__warmup": 0.25}))
+    check(settings("digits", crops__neighbors=False, **crops))
+
+
+@pytest.mark.parametrize("minutes", [-1, 1e308])
+def test_impossible_times_are_refused(minutes: float) -> None:
+    with pytest.raises(InputError, match="minutes"):
+        check(settings("digits", minutes=minutes, out="x"))

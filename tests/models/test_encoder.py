@@ -473,7 +473,11 @@ def test_an_encoder_is_opened_whatever_kind_of_number_is_the_default(tmp_path: P
 
 @pytest.mark.parametrize(
     ("name", "remedy"),
-    [("", "finished an epoch"), ("missing", "wcl pretrain"), ("missing.safetensors", "wcl pretrain")],
+    [
+        ("", "finished an epoch"),
+        ("missing", "wcl pretrain"),
+        ("missing.safetensors", "wcl pretrain"),
+    ],
 )
 def test_a_run_without_an_encoder_is_an_input_error(tmp_path: Path, name: str, remedy: str) -> None:
     with pytest.raises(InputError, match=remedy):

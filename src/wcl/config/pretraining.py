@@ -171,7 +171,7 @@ class PretrainConfig:
     """Method, such as wcl or simclr, or package.module:Class for a method of your own."""
     epochs: PositiveCount = 100
     """Passes over the data, unless `minutes` are given."""
-    minutes: Amount = 0
+    minutes: Annotated[float, between(0, 10**6)] = 0
     """Train for this long instead of a number of epochs; 0 for `epochs`. As many epochs as fit are
     settled by the time that the first one takes, so that the learning rate reaches zero in time.
     Reading the data counts, evaluation after training does not. The run records the number."""

@@ -48,6 +48,11 @@ def _check_crops(crops: CropsConfig, config: PretrainConfig) -> None:
             f"--crops.size: crops of {crops.size} pixels are larger than the views of "
             f"{config.image_size}; use about {max(1, config.image_size // 2)}"
         )
+    if crops.neighbors and crops.warmup > 1 and config.minutes:
+        raise InputError(
+            f"--crops.warmup: {crops.warmup:g} epochs may be more than fit into --minutes; use a "
+            "fraction of the run such as 0.25"
+        )
     if crops.neighbors and crops.warmup > config.epochs and not config.minutes:
         raise InputError(
             f"--crops.warmup: {crops.warmup:g} epochs are more than the {config.epochs} of the "

@@ -41,7 +41,9 @@ def plan_epochs(setup: TrainingSetup, step_seconds: float, world: World) -> None
     if not seconds:
         return
     if seconds > time_left:
-        problem = f"an epoch takes about {duration(seconds)}; {_remedy(setup, seconds, time_left)}"
+        epoch = f"about {duration(seconds)}" if seconds >= 1 else "almost a second"
+        problem = f"an epoch takes {epoch}, and a run at least one; "
+        problem += _remedy(setup, seconds, time_left)
         if seconds > _CLEARLY_MORE * time_left:
             raise InputError(f"--minutes: {config.minutes:g} are too few: {problem}")
         log(f"warning: {problem}")
@@ -78,7 +80,8 @@ def _of_rank_zero(setup: TrainingSetup, epoch_seconds: float, world: World) -> t
 
 def _remedy(setup: TrainingSetup, seconds: float, time_left: float) -> str:
     """Return what lets an epoch fit into the time."""
-    enough = f"--minutes {math.ceil(setup.config.minutes + (seconds - time_left) / 60)}"
+    minutes = setup.config.minutes + (seconds - time_left) / 60
+    enough = f"--minutes {math.ceil(100 * minutes) / 100:g}"
     images = int(len(setup.source) * time_left / seconds)
     if images < setup.config.batch_size:
         return f"use {enough} or more, or a smaller network or --image_size"
