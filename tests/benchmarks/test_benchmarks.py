@@ -99,7 +99,7 @@ def test_without_lightly_peers_have_no_figures(
 def test_peers_are_measured_under_their_names(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("lightly")
+    pytest.importorskip("lightly", reason="needs lightly, of the extra bench")
     from benchmarks import lightly_simclr
 
     model = ModelConfig(backbone="conv_tiny", head_hidden_dim=16)
@@ -134,7 +134,7 @@ def test_the_decoders_that_are_compared_give_the_same_pixels(
 ) -> None:
     decode = photos.simplejpeg_decoder()
     if decode is None:
-        pytest.skip("needs simplejpeg")
+        pytest.skip("needs simplejpeg, of the extra bench")
     write_photos(tmp_path, 2)
     for path in tmp_path.iterdir():
         file = path.read_bytes()

@@ -142,7 +142,7 @@ def test_our_last_snapshot_is_the_encoder_of_the_run(tmp_path: Path) -> None:
 def test_lightly_trains_the_network_of_our_recipe_until_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("lightly")
+    pytest.importorskip("lightly", reason="needs lightly, of the extra bench")
     from benchmarks import lightly_simclr
     from benchmarks.race import lightly
 
