@@ -1,5 +1,6 @@
 """SimCLR and embedding as lightly's documentation writes them, to compare with."""
 
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,10 @@ from benchmarks.timing import medians
 from wcl.config import ModelConfig
 from wcl.models.backbones import build_backbone
 
-_WORKERS = (0, 1, 2)
+_WORKERS: tuple[int, ...] = (0, 1, 2)
+# How workers start where lightly is used alone: a process that was spawned would spawn them, too,
+# and spawned workers cannot import lightly beside a torch for CPUs.
+_START = "fork" if sys.platform.startswith("linux") else None
 
 
 class Pictures(Dataset[tuple[Any, int]]):
@@ -91,6 +95,7 @@ class LightlyTraining:
             drop_last=True,
             num_workers=workers,
             persistent_workers=workers > 0,
+            multiprocessing_context=_START if workers else None,
         )
 
     def step(self, batch: Any) -> None:
@@ -142,7 +147,8 @@ def embedding(folder: Path, model: ModelConfig, size: int) -> Callable[[], Tenso
 
     def embed(workers: int) -> Tensor:
         with torch.no_grad():
-            loader = DataLoader(dataset, 64, num_workers=workers)
+            start = _START if workers else None
+            loader = DataLoader(dataset, 64, num_workers=workers, multiprocessing_context=start)
             return torch.cat([network(images) for images, *_ in loader])
 
     return partial(embed, _fastest(lambda workers: partial(embed, workers))[0])

@@ -160,6 +160,19 @@ def test_lightly_trains_the_network_of_our_recipe_until_the_deadline(
     assert 0 <= races._evaluate(run)[0][1] <= 1
 
 
+def epochs_with_a_worker(job: Job) -> Any:
+    from benchmarks import lightly_simclr
+    from benchmarks.race import lightly
+
+    lightly_simclr._WORKERS = (1,)
+    return lightly.train(job)["epochs"]
+
+
+def test_lightlys_workers_start_in_a_process_of_a_race(tmp_path: Path) -> None:
+    pytest.importorskip("lightly", reason="needs lightly, of the extra bench")
+    assert races._in_new_process(epochs_with_a_worker, job(tmp_path, "lightly")) > 0
+
+
 def test_without_lightly_nothing_is_raced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
