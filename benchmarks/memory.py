@@ -20,7 +20,7 @@ _ENOUGH = 4.0  # seconds of computing
 
 
 class Cost(NamedTuple):
-    """What a call takes."""
+    """Time and peak memory of a call."""
 
     seconds: float
     gigabytes: float

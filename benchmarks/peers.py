@@ -104,7 +104,7 @@ def _speed(
 
 
 Pair = tuple[Callable[[], object], Callable[[], object]]
-"""What ours and lightly do with the same images."""
+"""Two functions that process the same images, ours and lightly's."""
 
 
 def _embedding(work: Workload) -> Pair:

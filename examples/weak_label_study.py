@@ -3,11 +3,12 @@
     python examples/weak_label_study.py DATA/cifar10:20000:10000 --epochs 8 --out runs/weak-labels
 
 The numbers after the data take that many images for training and for testing. Every row is trained
-with each seed by the recipe `cifar10-cpu`, with `--crops` by `cifar10-cpu-crops`, and evaluated by
-k-NN, a linear layer, and 1, 3 and 10 labels per class. Rows that name classes use the true ones, to
-measure what is there to gain. Figures are in %, mean ± standard deviation over the seeds. Pairs
-(positives of the image's class), neighbors (of its class) and agreement are those of the last
-quarter of the run, and time is relative to the first row. Finished runs are not repeated.
+with each seed by the recipe `cifar10-cpu`, rows with crops by `cifar10-cpu-crops`, and evaluated by
+k-NN, a linear layer, and 1, 3 and 10 labels per class. By default, rows are those without crops.
+Rows that name classes use the true ones, to measure what is there to gain. Figures are in %, mean ±
+standard deviation over the seeds. Pairs (positives of the image's class), neighbors (of its class)
+and agreement are those of the last quarter of the run, and time is relative to the first row.
+Finished runs are not repeated.
 """
 
 import argparse
@@ -89,8 +90,8 @@ class VariantSettings(SoftWCLSettings):
     shares of images of other classes away, so that what remains is right but still near; `classes`
     gives equal shares to all images of the class, near or far."""
     together: bool = False
-    """Whether a view only has to find one of the images with a share, and not each by its share:
-    the loss is the logarithm of the sum of their predicted shares, not the sum of logarithms."""
+    """Ask a view to find one of the images with a share, whichever it is, and not each by its
+    share: the loss is the logarithm of the sum of their predicted shares."""
     negatives: Literal["all", "far", "other classes"] = "all"
     """Images of the batch that L_NCE pushes away; `far` leaves out the ten that the teacher finds
     nearest to the image, and those that the image is among the ten nearest of."""
@@ -220,7 +221,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", help="labeled images, as DATA or DATA:TRAIN:TEST")
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(TWO_VIEWS))
-    parser.add_argument("--crops", action="store_true", help="the rows with crops instead")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--lr", type=float, default=0, help="by default that of the recipe")
@@ -229,10 +229,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     data = subset(args.data, args.out / "data")
-    chosen = list(WITH_CROPS) if args.crops else args.rows
-    rows: dict[str, list[dict[str, float]]] = {row: [] for row in chosen}
+    rows: dict[str, list[dict[str, float]]] = {row: [] for row in args.rows}
     for seed in args.seeds:
-        for row in chosen:
+        for row in args.rows:
             out = args.out / f"{row}, rate {args.lr:g}, {args.epochs} epochs, seed {seed}"
             rows[row].append(trained(out, row, seed, data, args))
     show(rows)

@@ -22,7 +22,7 @@ _MODEL = ModelConfig(backbone="resnet_small", stem="stride2", head_hidden_dim=51
 
 
 class _Share(NamedTuple):
-    """What a step takes in one process."""
+    """Cost of a step in one process."""
 
     seconds: float
     cpu_seconds: float

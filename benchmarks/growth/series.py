@@ -1,4 +1,4 @@
-"""What is measured: the series, their plots, and the exponents that arithmetic predicts."""
+"""The measured series, their plots, and the exponents that arithmetic predicts."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -10,7 +10,7 @@ SIDES: tuple[Side, ...] = ("ours", "lightly")
 
 @dataclass(frozen=True)
 class Job:
-    """What to train, how long, and where."""
+    """A side, a seed, a recipe, a time and a folder."""
 
     out: Path
     """Folder of the race."""

@@ -9,7 +9,6 @@ import dataclasses
 import math
 import time
 
-from wcl.config.validation import check
 from wcl.distributed.world import World
 from wcl.system.errors import InputError
 from wcl.system.progress import log
@@ -51,7 +50,6 @@ def plan_epochs(setup: TrainingSetup, step_seconds: float, world: World) -> None
     warmup = min(config.optim.warmup_epochs, max(1.0, round(epochs * _WARMUP, 2)))
     optim = dataclasses.replace(config.optim, warmup_epochs=warmup)
     setup.change_length(dataclasses.replace(config, epochs=epochs, optim=optim))
-    check(dataclasses.replace(setup.config, minutes=0.0))
 
 
 def settle_epochs(
